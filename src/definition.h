@@ -12,5 +12,6 @@
 extern DrDefinition *dr_definition_parse(const char *query, const char *time_column,
 										 List *dedup_by, List *dedup_order);
 extern DrDefinition *dr_definition_read(Oid events, Oid definition);
+extern void dr_definition_notice(const DrDefinition *def);
 
 #endif							/* DR_DEFINITION_H */

@@ -1,0 +1,307 @@
+/* sql/dailyrollup--0.1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION dailyrollup" to load this file. \quit
+
+/*
+ * Schema.  The extension's own tables, views and routines; each rollup adds
+ * events_<id>, definition_<id>, marks_<id> and key_<id>, owned by its owner.
+ */
+CREATE SCHEMA dailyrollup;
+GRANT USAGE ON SCHEMA dailyrollup TO PUBLIC;
+COMMENT ON SCHEMA dailyrollup IS 'internals of the extension dailyrollup; use the rollup_* routines and views';
+
+/*
+ * Tables.  Columns are known to the library by their position: append only.
+ */
+CREATE SEQUENCE dailyrollup.rollup_id_seq AS pg_catalog.int4;
+
+CREATE TABLE dailyrollup.rollups (
+	id pg_catalog.int4 PRIMARY KEY DEFAULT pg_catalog.nextval('dailyrollup.rollup_id_seq'),
+	live pg_catalog.regclass NOT NULL UNIQUE,
+	source pg_catalog.regclass NOT NULL,
+	current_view pg_catalog.regclass NOT NULL,
+	events pg_catalog.regclass NOT NULL,
+	definition pg_catalog.regclass NOT NULL,
+	marks pg_catalog.regclass NOT NULL,
+	key_type pg_catalog.regtype NOT NULL,
+	time_zone pg_catalog.text NOT NULL,
+	delay pg_catalog.interval,
+	mode pg_catalog.text CHECK (mode OPERATOR(pg_catalog.=) 'on'),
+	fold pg_catalog.bool,
+	state pg_catalog.text NOT NULL CHECK (state OPERATOR(pg_catalog.=) 'new' OR state OPERATOR(pg_catalog.=) 'on'),
+	watermark pg_catalog.timestamptz,
+	reseed pg_catalog.text
+);
+COMMENT ON TABLE dailyrollup.rollups IS 'a row per rollup: its relations, its settings, its state and watermark; written by the library alone';
+COMMENT ON COLUMN dailyrollup.rollups.live IS 'the table that readers use, a row per key';
+COMMENT ON COLUMN dailyrollup.rollups.source IS 'the event table';
+COMMENT ON COLUMN dailyrollup.rollups.current_view IS 'the view that is exact through now';
+COMMENT ON COLUMN dailyrollup.rollups.events IS 'view: the deduplicated source, the columns used alone, the time column first';
+COMMENT ON COLUMN dailyrollup.rollups.definition IS 'view: the defining query over events';
+COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row';
+COMMENT ON COLUMN dailyrollup.rollups.key_type IS 'composite type of a key, k1 .. kn';
+COMMENT ON COLUMN dailyrollup.rollups.time_zone IS 'the zone whose midnights are boundaries';
+COMMENT ON COLUMN dailyrollup.rollups.delay IS 'how long after midnight a boundary falls due; NULL: the default';
+COMMENT ON COLUMN dailyrollup.rollups.mode IS 'the mode asked for at creation';
+COMMENT ON COLUMN dailyrollup.rollups.fold IS 'whether rows are folded on write where the mode says so; NULL: the default';
+COMMENT ON COLUMN dailyrollup.rollups.state IS 'new: being filled; on: kept by the daily refresh';
+COMMENT ON COLUMN dailyrollup.rollups.watermark IS 'live is exact for rows before this midnight; NULL: live does not count';
+COMMENT ON COLUMN dailyrollup.rollups.reseed IS 'why the next refresh builds live anew; NULL: it does not';
+
+CREATE TABLE dailyrollup.runs (
+	id pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	rollup_id pg_catalog.int4 NOT NULL,
+	action pg_catalog.text NOT NULL,
+	started_at pg_catalog.timestamptz NOT NULL,
+	finished_at pg_catalog.timestamptz NOT NULL,
+	from_time pg_catalog.timestamptz,
+	to_time pg_catalog.timestamptz,
+	folded_keys pg_catalog.int8,
+	late_keys pg_catalog.int8,
+	outcome pg_catalog.text NOT NULL,
+	reason pg_catalog.text
+);
+CREATE INDEX runs_rollup_id_idx ON dailyrollup.runs (rollup_id, id);
+COMMENT ON TABLE dailyrollup.runs IS 'a row per refresh, written in its own transaction';
+
+SELECT pg_catalog.pg_extension_config_dump('dailyrollup.rollup_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('dailyrollup.rollups', '');
+SELECT pg_catalog.pg_extension_config_dump('dailyrollup.runs', '');
+SELECT pg_catalog.pg_extension_config_dump('dailyrollup.runs_id_seq', '');
+
+-- Whatever changes a rollup's row, sessions that remember it must notice.
+CREATE FUNCTION dailyrollup._rollup_changed() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_rollup_changed' LANGUAGE C;
+CREATE TRIGGER rollup_changed AFTER INSERT OR UPDATE OR DELETE ON dailyrollup.rollups
+	FOR EACH ROW EXECUTE FUNCTION dailyrollup._rollup_changed();
+ALTER TABLE dailyrollup.rollups ENABLE ALWAYS TRIGGER rollup_changed;
+CREATE FUNCTION dailyrollup._latest_step(pg_catalog.internal, pg_catalog.anyelement, pg_catalog."any")
+RETURNS pg_catalog.internal
+AS 'MODULE_PATHNAME', 'dailyrollup_latest_step'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION dailyrollup._earliest_step(pg_catalog.internal, pg_catalog.anyelement, pg_catalog."any")
+RETURNS pg_catalog.internal
+AS 'MODULE_PATHNAME', 'dailyrollup_earliest_step'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION dailyrollup._winner_combine(pg_catalog.internal, pg_catalog.internal)
+RETURNS pg_catalog.internal
+AS 'MODULE_PATHNAME', 'dailyrollup_winner_combine'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION dailyrollup._winner_serialize(pg_catalog.internal)
+RETURNS pg_catalog.bytea
+AS 'MODULE_PATHNAME', 'dailyrollup_winner_serialize'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION dailyrollup._winner_deserialize(pg_catalog.bytea, pg_catalog.internal)
+RETURNS pg_catalog.internal
+AS 'MODULE_PATHNAME', 'dailyrollup_winner_deserialize'
+LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+
+CREATE FUNCTION dailyrollup._winner_final(pg_catalog.internal, pg_catalog.anyelement, pg_catalog."any")
+RETURNS pg_catalog.anyelement
+AS 'MODULE_PATHNAME', 'dailyrollup_winner_final'
+LANGUAGE C CALLED ON NULL INPUT IMMUTABLE PARALLEL SAFE;
+
+-- SSPACE is what a state takes whose value is a number: the planner's default
+-- for internal states, 8 kB a group, would keep it from hashing many groups.
+CREATE AGGREGATE @extschema@.latest(value pg_catalog.anyelement, at pg_catalog."any") (
+    SFUNC = dailyrollup._latest_step,
+    STYPE = pg_catalog.internal,
+    SSPACE = 128,
+    FINALFUNC = dailyrollup._winner_final,
+    FINALFUNC_EXTRA,
+    FINALFUNC_MODIFY = READ_ONLY,
+    COMBINEFUNC = dailyrollup._winner_combine,
+    SERIALFUNC = dailyrollup._winner_serialize,
+    DESERIALFUNC = dailyrollup._winner_deserialize,
+    PARALLEL = SAFE
+);
+
+CREATE AGGREGATE @extschema@.earliest(value pg_catalog.anyelement, at pg_catalog."any") (
+    SFUNC = dailyrollup._earliest_step,
+    STYPE = pg_catalog.internal,
+    SSPACE = 128,
+    FINALFUNC = dailyrollup._winner_final,
+    FINALFUNC_EXTRA,
+    FINALFUNC_MODIFY = READ_ONLY,
+    COMBINEFUNC = dailyrollup._winner_combine,
+    SERIALFUNC = dailyrollup._winner_serialize,
+    DESERIALFUNC = dailyrollup._winner_deserialize,
+    PARALLEL = SAFE
+);
+
+COMMENT ON AGGREGATE @extschema@.latest(pg_catalog.anyelement, pg_catalog."any") IS
+'The value in the row with the greatest time "at"; the result has the value''s type. A NULL value counts (leave it out with FILTER), a row with a NULL time does not; NULL if no row has a time. At equal times a value wins against NULL, then the greater value by its type''s default btree order, then the one with the greater binary image (compared byte by byte; 1.0 and 1.00 differ in it), so that the result does not depend on the order of rows. Errors: undefined_function (42883) for a value or time whose type has no default btree order, indeterminate_datatype (42P18) for a time of type unknown.';
+
+COMMENT ON AGGREGATE @extschema@.earliest(pg_catalog.anyelement, pg_catalog."any") IS
+'The value in the row with the least time "at"; the result has the value''s type. A NULL value counts (leave it out with FILTER), a row with a NULL time does not; NULL if no row has a time. At equal times a value wins against NULL, then the lesser value by its type''s default btree order, then the one with the greater binary image (compared byte by byte; 1.0 and 1.00 differ in it), so that the result does not depend on the order of rows. Errors: undefined_function (42883) for a value or time whose type has no default btree order, indeterminate_datatype (42P18) for a time of type unknown.';
+
+/*
+ * Late capture: the threshold in the triggers' WHEN, the triggers' functions.
+ */
+CREATE FUNCTION dailyrollup._late_threshold_support(pg_catalog.internal) RETURNS pg_catalog.internal
+	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._late_threshold_timestamptz(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
+	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
+	SUPPORT dailyrollup._late_threshold_support;
+CREATE FUNCTION dailyrollup._late_threshold_timestamp(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamp
+	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
+	SUPPORT dailyrollup._late_threshold_support;
+CREATE FUNCTION dailyrollup._late_threshold_date(rollup pg_catalog.regclass) RETURNS pg_catalog.date
+	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
+	SUPPORT dailyrollup._late_threshold_support;
+CREATE FUNCTION dailyrollup._mark_late() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_mark_late' LANGUAGE C;
+CREATE FUNCTION dailyrollup._truncated() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_truncated' LANGUAGE C;
+
+/*
+ * What the view <live>_current is made of.
+ */
+CREATE FUNCTION dailyrollup._live_counts(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_live_counts' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._tail_from_timestamptz(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
+	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._tail_from_timestamp(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamp
+	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._tail_from_date(rollup pg_catalog.regclass) RETURNS pg_catalog.date
+	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._current_row(live anyelement, VARIADIC "key" "any") RETURNS SETOF anyelement
+	AS 'MODULE_PATHNAME', 'dailyrollup_current_row' LANGUAGE C STABLE PARALLEL RESTRICTED ROWS 1 COST 100;
+
+/*
+ * Routines.
+ */
+CREATE FUNCTION @extschema@.rollup_create(
+	rollup pg_catalog.text,
+	query pg_catalog.text,
+	time_column pg_catalog.name,
+	dedup_by pg_catalog.name[] DEFAULT NULL,
+	dedup_order pg_catalog.name[] DEFAULT NULL,
+	time_zone pg_catalog.text DEFAULT 'UTC',
+	delay pg_catalog.interval DEFAULT NULL,
+	mode pg_catalog.text DEFAULT NULL,
+	fold pg_catalog.bool DEFAULT NULL) RETURNS pg_catalog.regclass
+	AS 'MODULE_PATHNAME', 'dailyrollup_create' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_create(pg_catalog.text, pg_catalog.text, pg_catalog.name, pg_catalog.name[], pg_catalog.name[], pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.bool)
+	IS 'defines a rollup: creates the table, its view <table>_current and the capture of late rows; fills nothing (the first refresh does)';
+
+CREATE FUNCTION @extschema@.rollup_drop(rollup pg_catalog.regclass, drop_table pg_catalog.bool DEFAULT false) RETURNS pg_catalog.void
+	AS 'MODULE_PATHNAME', 'dailyrollup_drop' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_drop(pg_catalog.regclass, pg_catalog.bool)
+	IS 'forgets a rollup: removes its view, triggers and marks; the table stays unless drop_table';
+
+CREATE FUNCTION @extschema@.rollup_refresh(
+	rollup pg_catalog.regclass DEFAULT NULL,
+	boundary pg_catalog.timestamptz DEFAULT NULL) RETURNS TABLE (
+	rollup pg_catalog.regclass,
+	action pg_catalog.text,
+	from_time pg_catalog.timestamptz,
+	to_time pg_catalog.timestamptz,
+	folded_keys pg_catalog.int8,
+	late_keys pg_catalog.int8,
+	elapsed pg_catalog.interval)
+	AS 'MODULE_PATHNAME', 'dailyrollup_refresh' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_refresh(pg_catalog.regclass, pg_catalog.timestamptz)
+	IS 'advances the watermark to a midnight (by default the latest one at least a minute old), folds what lies before it and recomputes late keys, in this transaction; NULL: each rollup of the caller';
+
+CREATE FUNCTION @extschema@.rollup_reseed(rollup pg_catalog.regclass) RETURNS pg_catalog.void
+	AS 'MODULE_PATHNAME', 'dailyrollup_reseed' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_reseed(pg_catalog.regclass)
+	IS 'asks the next refresh to build the table anew from the whole source; readers keep the old content until it commits';
+
+CREATE FUNCTION @extschema@.rollup_mark(rollup pg_catalog.regclass, start_time pg_catalog.timestamptz, end_time pg_catalog.timestamptz) RETURNS pg_catalog.int8
+	AS 'MODULE_PATHNAME', 'dailyrollup_mark' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_mark(pg_catalog.regclass, pg_catalog.timestamptz, pg_catalog.timestamptz)
+	IS 'marks each key that has source rows with start_time <= time < end_time, so that it is recomputed; returns the number of keys';
+
+CREATE FUNCTION @extschema@.rollup_watermark(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
+	AS 'MODULE_PATHNAME', 'dailyrollup_watermark' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION @extschema@.rollup_watermark(pg_catalog.regclass)
+	IS 'the midnight before which the table is exact, by the caller''s snapshot; NULL before the first refresh';
+
+CREATE FUNCTION @extschema@.rollup_definition(rollup pg_catalog.regclass, before pg_catalog.timestamptz DEFAULT NULL) RETURNS pg_catalog.text
+	AS 'MODULE_PATHNAME', 'dailyrollup_definition' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.rollup_definition(pg_catalog.regclass, pg_catalog.timestamptz)
+	IS 'the defining SELECT over the deduplicated source, restricted to time < before; before NULL: the whole source';
+
+CREATE FUNCTION @extschema@.rollup_check(
+	rollup pg_catalog.regclass DEFAULT NULL) RETURNS TABLE (
+	rollup pg_catalog.regclass,
+	side pg_catalog.text,
+	"rows" pg_catalog.int8,
+	keys pg_catalog.int8,
+	dup_keys pg_catalog.int8,
+	dup_rows pg_catalog.int8)
+	AS 'MODULE_PATHNAME', 'dailyrollup_check' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_check(pg_catalog.regclass)
+	IS 'counts rows and distinct keys in the heap, never through an index; NULL: each rollup of the caller';
+
+CREATE FUNCTION @extschema@.rollup_verify(
+	rollup pg_catalog.regclass) RETURNS TABLE (
+	class pg_catalog.text,
+	"key" pg_catalog.jsonb,
+	columns pg_catalog.name[],
+	live pg_catalog.jsonb,
+	daily pg_catalog.jsonb,
+	copies pg_catalog.int8)
+	AS 'MODULE_PATHNAME', 'dailyrollup_verify' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_verify(pg_catalog.regclass)
+	IS 'compares the table with its definition before the watermark, in one snapshot, keys that wait for a recompute left out; no row: exact';
+
+/*
+ * Views.
+ */
+CREATE FUNCTION dailyrollup._late(rollup pg_catalog.regclass) RETURNS TABLE ("key" pg_catalog.jsonb, marks pg_catalog.int8)
+	AS 'MODULE_PATHNAME', 'dailyrollup_late' LANGUAGE C STRICT STABLE PARALLEL UNSAFE ROWS 100;
+
+CREATE VIEW dailyrollup._visible_rollups AS
+	SELECT r.*
+	FROM dailyrollup.rollups r JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) r.live
+	WHERE pg_catalog.pg_has_role(c.relowner, 'USAGE') OR pg_catalog.pg_has_role('pg_monitor', 'USAGE');
+
+CREATE VIEW @extschema@.rollup_late AS
+	SELECT r.live AS rollup, l."key", l.marks
+	FROM dailyrollup._visible_rollups r CROSS JOIN LATERAL dailyrollup._late(r.live) l;
+COMMENT ON VIEW @extschema@.rollup_late IS 'keys that wait for a recompute, with the number of their marks; rows of one''s own rollups, all for pg_monitor';
+
+CREATE VIEW @extschema@.rollup_runs AS
+	SELECT n.id, r.live AS rollup, n.action, n.started_at, n.finished_at,
+		n.finished_at OPERATOR(pg_catalog.-) n.started_at AS elapsed,
+		n.from_time, n.to_time, n.folded_keys, n.late_keys, n.outcome, n.reason
+	FROM dailyrollup.runs n JOIN dailyrollup._visible_rollups r ON r.id OPERATOR(pg_catalog.=) n.rollup_id;
+COMMENT ON VIEW @extschema@.rollup_runs IS 'each refresh with its window, its counts, its outcome and reason; rows of one''s own rollups, all for pg_monitor';
+
+CREATE VIEW @extschema@.rollup_status AS
+	SELECT r.live AS rollup, r.source, r.current_view, r.state, r.mode, r.watermark,
+		pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) r.watermark AS lag,
+		r.time_zone, r.delay,
+		(SELECT pg_catalog.count(*) FROM dailyrollup._late(r.live)) AS late_keys,
+		r.reseed,
+		n.action AS last_action, n.outcome AS last_outcome, n.finished_at AS last_run_at
+	FROM dailyrollup._visible_rollups r LEFT JOIN LATERAL (
+		SELECT m.* FROM dailyrollup.runs m
+		WHERE m.rollup_id OPERATOR(pg_catalog.=) r.id
+		ORDER BY m.id DESC LIMIT 1) n ON true;
+COMMENT ON VIEW @extschema@.rollup_status IS 'a row per rollup: state, watermark, waiting keys, last refresh; rows of one''s own rollups, all for pg_monitor';
+
+GRANT SELECT ON @extschema@.rollup_late, @extschema@.rollup_runs, @extschema@.rollup_status TO PUBLIC;
+
+/*
+ * Event triggers: partitions that come and go, relations that are dropped.
+ */
+CREATE FUNCTION dailyrollup._ddl_ended() RETURNS event_trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_ddl_ended' LANGUAGE C;
+CREATE FUNCTION dailyrollup._dropped() RETURNS event_trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_dropped' LANGUAGE C;
+CREATE EVENT TRIGGER dailyrollup_ddl_ended ON ddl_command_end
+	WHEN TAG IN ('ALTER TABLE', 'CREATE TABLE')
+	EXECUTE FUNCTION dailyrollup._ddl_ended();
+CREATE EVENT TRIGGER dailyrollup_dropped ON sql_drop
+	EXECUTE FUNCTION dailyrollup._dropped();
+ALTER EVENT TRIGGER dailyrollup_ddl_ended ENABLE ALWAYS;
+ALTER EVENT TRIGGER dailyrollup_dropped ENABLE ALWAYS;

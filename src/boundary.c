@@ -1,0 +1,258 @@
+/*
+ * boundary.c
+ *		Midnights of a time zone: pure arithmetic, no clock and no catalog.
+ *
+ * A boundary is the first instant of a local day.  That is mostly 00:00, but
+ * a day whose 00:00 is skipped by a change to summer time begins at the
+ * change, and a day whose 00:00 occurs twice begins at the first of the two.
+ *
+ *		local date   ...  D-1  |  D  |  D+1  ...
+ *		                       ^ boundary of D
+ *
+ * A rollup over a timestamp or date column compares with the local midnight
+ * itself, 00:00 of D, whatever the session's time zone.
+ */
+#include "boundary.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/date.h"
+#include "utils/datetime.h"
+#include "utils/timestamp.h"
+
+/*
+ * The zone of that name, or an error.  Abbreviations that PostgreSQL itself
+ * resolves to a fixed offset are not zones.
+ */
+pg_tz *
+dr_boundary_zone(const char *name)
+{
+	pg_tz	   *zone = pg_tzset(name);
+
+	if (zone == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" not recognized", name),
+				 errhint("Choose a name from the view pg_timezone_names.")));
+	if (!pg_tz_acceptable(zone))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" appears to use leap seconds", name),
+				 errdetail("PostgreSQL does not support leap seconds.")));
+	return zone;
+}
+
+/* The local day of an instant, as a Julian day. */
+static int
+local_day(pg_tz *zone, TimestampTz instant)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+	int			offset;
+
+	if (timestamp2tm(instant, &offset, &tm, &fsec, NULL, zone) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("timestamp out of range")));
+	return date2j(tm.tm_year, tm.tm_mon, tm.tm_mday);
+}
+
+/* 00:00 of a Julian day as a timestamp without time zone. */
+static Timestamp
+day_start(int day)
+{
+	return (Timestamp) (day - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
+}
+
+/*
+ * The first instant of a local day.
+ *
+ * Within a day and a half of it a zone changes its offset at most once.  So
+ * the instant is 00:00 by the offset before the change, 00:00 by the offset
+ * after it, or, where 00:00 is skipped, the change itself: the earliest of
+ * these that does not lie in an earlier day.
+ */
+static TimestampTz
+first_instant(pg_tz *zone, int day)
+{
+	TimestampTz start = day_start(day);
+	pg_time_t	from = timestamptz_to_time_t(start - 36 * USECS_PER_HOUR);
+	long		before,
+				after;
+	int			before_isdst,
+				after_isdst;
+	pg_time_t	change;
+	TimestampTz candidate[3];
+	int			n = 0;
+	TimestampTz first = DT_NOEND;
+
+	if (pg_next_dst_boundary(&from, &before, &before_isdst, &change,
+							 &after, &after_isdst, zone) == 1)
+	{
+		candidate[n++] = start - after * USECS_PER_SEC;
+		candidate[n++] = time_t_to_timestamptz(change);
+	}
+	candidate[n++] = start - before * USECS_PER_SEC;
+
+	for (int i = 0; i < n; i++)
+		if (candidate[i] < first && local_day(zone, candidate[i]) >= day)
+			first = candidate[i];
+	return first;
+}
+
+/* The latest midnight that is not after the (finite) instant. */
+TimestampTz
+dr_boundary_latest(pg_tz *zone, TimestampTz instant)
+{
+	int			day = local_day(zone, instant) + 1;
+	TimestampTz boundary;
+
+	/* the clock may have been set back over a midnight that has passed */
+	while ((boundary = first_instant(zone, day)) > instant)
+		day--;
+	return boundary;
+}
+
+/* The first midnight after the (finite) instant. */
+TimestampTz
+dr_boundary_next(pg_tz *zone, TimestampTz instant)
+{
+	int			day = local_day(zone, instant);
+	TimestampTz boundary;
+
+	while ((boundary = first_instant(zone, day)) <= instant)
+		day++;
+	return boundary;
+}
+
+bool
+dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant)
+{
+	return !TIMESTAMP_NOT_FINITE(instant) &&
+		dr_boundary_latest(zone, instant) == instant;
+}
+
+/*
+ * A boundary as a value of the time column's type.  Half a day is added
+ * before the local day is taken, so that a day that begins at 01:00, or a
+ * boundary that a later change of the zone's rules has moved by an hour,
+ * still names its own day.
+ */
+Datum
+dr_boundary_datum(DrTimeKind kind, pg_tz *zone, TimestampTz boundary)
+{
+	int			day;
+
+	if (kind == DR_TIME_TIMESTAMPTZ)
+		return TimestampTzGetDatum(boundary);
+
+	day = local_day(zone, boundary + USECS_PER_DAY / 2);
+	if (kind == DR_TIME_DATE)
+		return DateADTGetDatum(day - POSTGRES_EPOCH_JDATE);
+	return TimestampGetDatum(day_start(day));
+}
+
+static Datum
+infinity(DrTimeKind kind)
+{
+	switch (kind)
+	{
+		case DR_TIME_DATE:
+			return DateADTGetDatum(DATEVAL_NOEND);
+		case DR_TIME_TIMESTAMP:
+			return TimestampGetDatum(DT_NOEND);
+		case DR_TIME_TIMESTAMPTZ:
+			break;
+	}
+	return TimestampTzGetDatum(DT_NOEND);
+}
+
+/*
+ * The least value of the time column's type that does not lie before an
+ * instant, which need not be a midnight: "time < bound" is true of the rows
+ * before the instant.  A date stands for its midnight.
+ */
+Datum
+dr_boundary_bound(DrTimeKind kind, pg_tz *zone, TimestampTz instant)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+	int			offset;
+	Timestamp	local;
+
+	if (TIMESTAMP_IS_NOBEGIN(instant))
+		return dr_boundary_minus_infinity(kind);
+	if (TIMESTAMP_IS_NOEND(instant))
+		return infinity(kind);
+	if (kind == DR_TIME_TIMESTAMPTZ || dr_boundary_is_midnight(zone, instant))
+		return dr_boundary_datum(kind, zone, instant);
+	if (kind == DR_TIME_DATE)
+		return dr_boundary_datum(kind, zone, dr_boundary_next(zone, instant));
+
+	if (timestamp2tm(instant, &offset, &tm, &fsec, NULL, zone) != 0 ||
+		tm2timestamp(&tm, fsec, NULL, &local) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("timestamp out of range")));
+	return TimestampGetDatum(local);
+}
+
+Datum
+dr_boundary_minus_infinity(DrTimeKind kind)
+{
+	switch (kind)
+	{
+		case DR_TIME_DATE:
+			return DateADTGetDatum(DATEVAL_NOBEGIN);
+		case DR_TIME_TIMESTAMP:
+			return TimestampGetDatum(DT_NOBEGIN);
+		case DR_TIME_TIMESTAMPTZ:
+			break;
+	}
+	return TimestampTzGetDatum(DT_NOBEGIN);
+}
+
+Oid
+dr_boundary_type(DrTimeKind kind)
+{
+	switch (kind)
+	{
+		case DR_TIME_DATE:
+			return DATEOID;
+		case DR_TIME_TIMESTAMP:
+			return TIMESTAMPOID;
+		case DR_TIME_TIMESTAMPTZ:
+			break;
+	}
+	return TIMESTAMPTZOID;
+}
+
+DrTimeKind
+dr_boundary_kind(Oid type)
+{
+	switch (type)
+	{
+		case DATEOID:
+			return DR_TIME_DATE;
+		case TIMESTAMPOID:
+			return DR_TIME_TIMESTAMP;
+		default:
+			return DR_TIME_TIMESTAMPTZ;
+	}
+}
+
+/* As our own functions' names end: _late_threshold_timestamptz. */
+const char *
+dr_boundary_type_name(DrTimeKind kind)
+{
+	switch (kind)
+	{
+		case DR_TIME_DATE:
+			return "date";
+		case DR_TIME_TIMESTAMP:
+			return "timestamp";
+		case DR_TIME_TIMESTAMPTZ:
+			break;
+	}
+	return "timestamptz";
+}

@@ -1,0 +1,25 @@
+/*
+ * boundary.h
+ *		Midnights of a time zone.
+ *
+ * Layer 1.
+ */
+#ifndef DR_BOUNDARY_H
+#define DR_BOUNDARY_H
+
+#include "dailyrollup.h"
+
+#include "pgtime.h"
+
+extern pg_tz *dr_boundary_zone(const char *name);
+extern TimestampTz dr_boundary_latest(pg_tz *zone, TimestampTz instant);
+extern TimestampTz dr_boundary_next(pg_tz *zone, TimestampTz instant);
+extern bool dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant);
+extern Datum dr_boundary_datum(DrTimeKind kind, pg_tz *zone, TimestampTz boundary);
+extern Datum dr_boundary_bound(DrTimeKind kind, pg_tz *zone, TimestampTz instant);
+extern Datum dr_boundary_minus_infinity(DrTimeKind kind);
+extern Oid	dr_boundary_type(DrTimeKind kind);
+extern DrTimeKind dr_boundary_kind(Oid type);
+extern const char *dr_boundary_type_name(DrTimeKind kind);
+
+#endif							/* DR_BOUNDARY_H */

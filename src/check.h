@@ -1,0 +1,25 @@
+/*
+ * check.h
+ *		Counting and comparing: nothing is believed because a statement
+ *		reported success.
+ *
+ * Layer 4.
+ */
+#ifndef DR_CHECK_H
+#define DR_CHECK_H
+
+#include "dailyrollup.h"
+
+#include "catalog.h"
+
+typedef struct DrCount
+{
+	int64		rows;
+	int64		keys;
+	int64		dup_keys;		/* keys with more than one row */
+	int64		dup_rows;		/* rows beyond one a key */
+} DrCount;
+
+extern DrCount dr_check_count(const DrRollup *rollup, const DrDefinition *def);
+
+#endif							/* DR_CHECK_H */

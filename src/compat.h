@@ -1,0 +1,37 @@
+/*
+ * compat.h
+ *		What differs between the server's major versions; the only place that
+ *		asks for the version.
+ *
+ * Layer 0.
+ */
+#ifndef DR_COMPAT_H
+#define DR_COMPAT_H
+
+#include "postgres.h"
+
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "storage/sinvaladt.h"
+
+#if PG_VERSION_NUM >= 170000
+#define dr_lock_held_by_me(tag, mode)	LockHeldByMe((tag), (mode), false)
+#define dr_my_lxid()			(MyProc->vxid.lxid)
+#define dr_proc_lxid(proc)		((proc)->vxid.lxid)
+#define dr_vxid_proc(v)			ProcNumberGetProc((v).procNumber)
+#else
+#define dr_lock_held_by_me(tag, mode)	LockHeldByMe((tag), (mode))
+#define dr_my_lxid()			(MyProc->lxid)
+#define dr_proc_lxid(proc)		((proc)->lxid)
+#define dr_vxid_proc(v)			BackendIdGetProc((v).backendId)
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#define dr_is_class_owner(oid, role)	object_ownercheck(RelationRelationId, (oid), (role))
+#else
+#define dr_is_class_owner(oid, role)	pg_class_ownercheck((oid), (role))
+#endif
+
+#endif							/* DR_COMPAT_H */

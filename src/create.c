@@ -1,0 +1,488 @@
+/*
+ * create.c
+ *		A rollup's objects: made, and removed again.
+ *
+ *		in live's schema, as the owner:
+ *			<live>, <live>_current
+ *		in schema dailyrollup, made as the extension's owner and handed over:
+ *			key_<id>			composite type of a key
+ *			events_<id>			view: the deduplicated source
+ *			definition_<id>		view: the defining query over events_<id>
+ *			marks_<id>			table: keys of late rows
+ *		on the source, as the extension's owner:
+ *			dailyrollup_<id>_insert, _update, _delete, _truncate
+ *
+ * The two views are the definition: the server's own parse trees, which follow
+ * renames, refuse the drop or change of a used column, and travel in a dump.
+ * Nothing is filled here, so writers wait only for the creation.
+ */
+#include "create.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/varlena.h"
+
+#include "boundary.h"
+#include "compat.h"
+#include "definition.h"
+#include "identity.h"
+#include "query.h"
+
+static const char *const row_events[] = {"insert", "update", "delete"};
+
+static void
+run(const char *sql)
+{
+	if (SPI_execute(sql, false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+/* The arguments of rollup_create, unpacked. */
+typedef struct Request
+{
+	RangeVar   *live;
+	Oid			schema;
+	const char *query;
+	const char *time_column;
+	List	   *dedup_by;
+	List	   *dedup_order;
+	const char *time_zone;
+	Interval   *delay;
+	int			fold;
+} Request;
+
+static void
+reject_null(const char *argument)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("argument \"%s\" must not be null", argument)));
+}
+
+static List *
+names_of(ArrayType *array, const char *argument)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	int			n;
+	List	   *names = NIL;
+
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR,
+					  &values, &nulls, &n);
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("argument \"%s\" must not contain nulls", argument)));
+		names = lappend(names, pstrdup(NameStr(*DatumGetName(values[i]))));
+	}
+	return names;
+}
+
+/* Only mode on exists; what else may be meant has a message of its own. */
+static void
+check_mode(const char *mode)
+{
+	if (mode != NULL && strcmp(mode, "on") == 0)
+		return;
+	if (mode != NULL && strcmp(mode, "off") != 0 && strcmp(mode, "shadow") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized mode \"%s\"", mode),
+				 errhint("Use mode => 'on'.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("mode %s is not supported", mode == NULL ? "NULL" :
+					psprintf("\"%s\"", mode)),
+			 errdetail("This version keeps a rollup by the daily refresh alone."),
+			 errhint("Use mode => 'on'.")));
+}
+
+static void
+check_name_length(const char *name)
+{
+	if (strlen(name) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("name \"%s\" is too long", name),
+				 errdetail("The view's name is the rollup's name followed by \"_current\","
+						   " at most %d bytes together.", NAMEDATALEN - 1)));
+}
+
+/* The name of the table to be; it must not exist. */
+static void
+check_live_name(Request *request, const char *name)
+{
+	char	   *current;
+
+	request->live = makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(name)));
+	if (request->live->catalogname != NULL &&
+		strcmp(request->live->catalogname, get_database_name(MyDatabaseId)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cross-database references are not implemented: \"%s\"", name)));
+	current = psprintf("%s_current", request->live->relname);
+	check_name_length(current);
+
+	request->schema = RangeVarGetCreationNamespace(request->live);
+	if (isTempNamespace(request->schema))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a rollup cannot be a temporary table")));
+	request->live->schemaname = get_namespace_name(request->schema);
+
+	if (OidIsValid(get_relname_relid(request->live->relname, request->schema)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("relation \"%s\" already exists", name),
+				 errdetail("This version does not adopt an existing table."),
+				 errhint("Choose another name.")));
+	if (OidIsValid(get_relname_relid(current, request->schema)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_TABLE),
+				 errmsg("relation \"%s\" already exists", current),
+				 errdetail("A rollup has a view of that name.")));
+}
+
+/* A delay is a stretch of time, not negative. */
+static Interval *
+check_delay(Interval *delay)
+{
+	if (delay->month != 0 || delay->day < 0 || delay->time < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay must be a span of days and hours, and not negative")));
+	return delay;
+}
+
+static void
+unpack_arguments(FunctionCallInfo fcinfo, Request *request)
+{
+	static const char *const required[] = {"rollup", "query", "time_column"};
+
+	for (int i = 0; i < lengthof(required); i++)
+		if (PG_ARGISNULL(i))
+			reject_null(required[i]);
+	if (PG_ARGISNULL(5))
+		reject_null("time_zone");
+
+	check_mode(PG_ARGISNULL(7) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(7)));
+	check_live_name(request, text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	request->query = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	request->time_column = NameStr(*PG_GETARG_NAME(2));
+	if (!PG_ARGISNULL(3))
+		request->dedup_by = names_of(PG_GETARG_ARRAYTYPE_P(3), "dedup_by");
+	if (!PG_ARGISNULL(4))
+		request->dedup_order = names_of(PG_GETARG_ARRAYTYPE_P(4), "dedup_order");
+	request->time_zone = text_to_cstring(PG_GETARG_TEXT_PP(5));
+	dr_boundary_zone(request->time_zone);
+	request->delay = PG_ARGISNULL(6) ? NULL : check_delay(PG_GETARG_INTERVAL_P(6));
+	request->fold = PG_ARGISNULL(8) ? -1 : PG_GETARG_BOOL(8);
+}
+
+/* ------------------------------------------------------------------- making */
+
+static Oid
+source_owner(Oid source)
+{
+	Relation	rel = table_open(source, NoLock);
+	Oid			owner = rel->rd_rel->relowner;
+
+	table_close(rel, NoLock);
+	return owner;
+}
+
+/* Live, in the schema that the caller chose, as the rollup's owner. */
+static void
+make_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
+{
+	DrIdentity	before;
+
+	dr_identity_enter(rollup->owner, &before);
+	run(dr_query_create_live(def, quote_qualified_identifier(request->live->schemaname,
+															 request->live->relname)));
+	dr_identity_leave(&before);
+	rollup->live = get_relname_relid(request->live->relname, request->schema);
+}
+
+static Oid
+made_relation(const char *prefix, int32 id)
+{
+	return get_relname_relid(psprintf("%s_%d", prefix, id),
+							 get_namespace_oid(DR_SCHEMA, false));
+}
+
+/* What lies in our own schema, where the owner may not create. */
+static void
+make_own_objects(DrRollup *rollup, const DrDefinition *def)
+{
+	int32		id = rollup->id;
+	const char *owner = quote_identifier(GetUserNameFromId(rollup->owner, false));
+	DrIdentity	before;
+
+	dr_identity_enter_extension(&before);
+	run(dr_query_create_key_type(def, id));
+	run(dr_query_create_marks(def, id));
+	run(dr_query_create_events(def, id));
+	run(dr_query_create_definition(def, id));
+	run(psprintf("ALTER TYPE dailyrollup.key_%d OWNER TO %s;"
+				 " ALTER TABLE dailyrollup.marks_%d OWNER TO %s;"
+				 " ALTER VIEW dailyrollup.events_%d OWNER TO %s;"
+				 " ALTER VIEW dailyrollup.definition_%d OWNER TO %s",
+				 id, owner, id, owner, id, owner, id, owner));
+	dr_identity_leave(&before);
+
+	rollup->marks = made_relation("marks", id);
+	rollup->events = made_relation("events", id);
+	rollup->definition = made_relation("definition", id);
+	rollup->key_type = get_rel_type_id(made_relation("key", id));
+}
+
+static void
+make_current(DrRollup *rollup, const Request *request)
+{
+	char	   *name = psprintf("%s_current", request->live->relname);
+	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrIdentity	before;
+
+	dr_identity_enter(rollup->owner, &before);
+	run(dr_query_create_current(def, rollup,
+								quote_qualified_identifier(request->live->schemaname, name)));
+	dr_identity_leave(&before);
+	rollup->current_view = get_relname_relid(name, request->schema);
+}
+
+/*
+ * The triggers that catch TRUNCATE, on the relation and on each leaf below it
+ * that has none yet.
+ */
+void
+dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
+{
+	List	   *relations = find_all_inheritors(relation, AccessShareLock, NULL);
+	char	   *name = dr_query_trigger_name(rollup->id, "truncate");
+	DrIdentity	before;
+	ListCell   *cell;
+
+	dr_identity_enter_extension(&before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	foreach(cell, relations)
+	{
+		Oid			member = lfirst_oid(cell);
+
+		if (member != rollup->source && get_rel_relkind(member) != RELKIND_RELATION)
+			continue;
+		if (!OidIsValid(get_trigger_oid(member, name, true)))
+			run(dr_query_create_truncate_trigger(rollup->id, member));
+	}
+	SPI_finish();
+	dr_identity_leave(&before);
+}
+
+/* As the extension's owner: no code of a user runs, and a writer to come needs
+ * no right of its own. */
+static void
+make_late_triggers(const DrRollup *rollup)
+{
+	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrIdentity	before;
+
+	dr_identity_enter_extension(&before);
+	for (int i = 0; i < lengthof(row_events); i++)
+		run(dr_query_create_late_trigger(def, rollup, row_events[i]));
+	dr_identity_leave(&before);
+	dr_create_truncate_triggers(rollup, rollup->source);
+}
+
+/* Does a scan by key have an index of the source? */
+static bool
+index_leads_with_key(const DrDefinition *def)
+{
+	Relation	source = table_open(def->source, NoLock);
+	List	   *indexes = RelationGetIndexList(source);
+	ListCell   *cell;
+	bool		found = false;
+
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+		AttrNumber	first = index->rd_index->indkey.values[0];
+
+		for (int i = 0; i < def->nkeys; i++)
+		{
+			Node	   *expr = def->columns[def->keys[i]].expr;
+
+			if (index->rd_index->indisvalid && IsA(expr, Var) &&
+				((Var *) expr)->varattno == first)
+				found = true;
+		}
+		index_close(index, AccessShareLock);
+	}
+	table_close(source, NoLock);
+	return found;
+}
+
+static void
+give_notices(const DrRollup *rollup, const DrDefinition *def)
+{
+	dr_definition_notice(def);
+	if (!index_leads_with_key(def))
+		ereport(NOTICE,
+				(errmsg("no index of \"%s\" leads with a key column of rollup \"%s\"",
+						dr_catalog_name(rollup->source), dr_catalog_name(rollup->live)),
+				 errdetail("A late key is recomputed from a scan of the whole source.")));
+	ereport(NOTICE,
+			(errmsg("rollup \"%s\" is filled by its first refresh",
+					dr_catalog_name(rollup->live)),
+			 errdetail("Until then \"%s\" is computed from the source.",
+					   dr_catalog_name(rollup->current_view)),
+			 errhint("Run SELECT * FROM rollup_refresh(%s).",
+					 quote_literal_cstr(dr_query_relation(rollup->live)))));
+}
+
+static DrRollup *
+make_rollup(const Request *request)
+{
+	DrRollup   *rollup = palloc0(sizeof(DrRollup));
+	DrDefinition *def = dr_definition_parse(request->query, request->time_column,
+											request->dedup_by, request->dedup_order);
+
+	if (!dr_is_class_owner(def->source, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(def->source));
+
+	/* what CREATE TRIGGER takes; at once, for an upgrade could deadlock */
+	LockRelationOid(def->source, ShareRowExclusiveLock);
+
+	rollup->id = dr_catalog_next_id();
+	rollup->source = def->source;
+	rollup->owner = source_owner(def->source);
+	rollup->time_zone = pstrdup(request->time_zone);
+	rollup->delay = request->delay;
+	rollup->mode = "on";
+	rollup->fold = request->fold;
+	rollup->state = DR_STATE_NEW;
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	make_live(rollup, def, request);
+	make_own_objects(rollup, def);
+	make_current(rollup, request);
+	dr_catalog_insert(rollup);
+	make_late_triggers(rollup);
+	SPI_finish();
+
+	give_notices(rollup, def);
+	return rollup;
+}
+
+/* ----------------------------------------------------------------- removing */
+
+static void
+add_object(ObjectAddresses *objects, Oid class, Oid object)
+{
+	ObjectAddress address;
+
+	if (!OidIsValid(object))
+		return;
+	ObjectAddressSet(address, class, object);
+	add_exact_object_address(&address, objects);
+}
+
+static Oid
+existing(Oid relation)
+{
+	return get_rel_name(relation) != NULL ? relation : InvalidOid;
+}
+
+/* The triggers on the source and its leaves, which become locked. */
+static void
+add_triggers(ObjectAddresses *objects, const DrRollup *rollup)
+{
+	List	   *relations;
+	ListCell   *cell;
+
+	if (!OidIsValid(existing(rollup->source)))
+		return;
+	relations = find_all_inheritors(rollup->source, AccessExclusiveLock, NULL);
+	foreach(cell, relations)
+		add_object(objects, TriggerRelationId,
+				   get_trigger_oid(lfirst_oid(cell),
+								   dr_query_trigger_name(rollup->id, "truncate"), true));
+	for (int i = 0; i < lengthof(row_events); i++)
+		add_object(objects, TriggerRelationId,
+				   get_trigger_oid(rollup->source,
+								   dr_query_trigger_name(rollup->id, row_events[i]), true));
+}
+
+/*
+ * Remove what is left of a rollup, and live too where asked for.  The caller
+ * has checked that its user may do that.
+ */
+void
+dr_create_remove(const DrRollup *rollup, bool drop_live, DropBehavior behavior)
+{
+	ObjectAddresses *objects = new_object_addresses();
+	Oid			key_relation = get_typ_typrelid(rollup->key_type);
+
+	dr_catalog_delete(rollup);
+	add_triggers(objects, rollup);
+	add_object(objects, RelationRelationId, existing(rollup->current_view));
+	add_object(objects, RelationRelationId, existing(rollup->definition));
+	add_object(objects, RelationRelationId, existing(rollup->events));
+	if (drop_live)
+		add_object(objects, RelationRelationId, existing(rollup->live));
+	add_object(objects, RelationRelationId, existing(rollup->marks));
+	if (OidIsValid(key_relation))
+		add_object(objects, TypeRelationId, rollup->key_type);
+	performMultipleDeletions(objects, behavior, 0);
+	free_object_addresses(objects);
+}
+
+/* --------------------------------------------------------------------- SQL */
+
+PG_FUNCTION_INFO_V1(dailyrollup_create);
+PG_FUNCTION_INFO_V1(dailyrollup_drop);
+
+Datum
+dailyrollup_create(PG_FUNCTION_ARGS)
+{
+	Request		request = {0};
+
+	unpack_arguments(fcinfo, &request);
+	PG_RETURN_OID(make_rollup(&request)->live);
+}
+
+Datum
+dailyrollup_drop(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+
+	/* in lock order; the first one waits for a refresh to end */
+	LockRelationOid(rollup->definition, AccessExclusiveLock);
+	dr_create_remove(dr_catalog_owned(PG_GETARG_OID(0)), PG_GETARG_BOOL(1), DROP_RESTRICT);
+	PG_RETURN_VOID();
+}

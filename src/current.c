@@ -1,0 +1,195 @@
+/*
+ * current.c
+ *		What the view <live>_current is made of.
+ *
+ * The view unites three legs, each key in exactly one of them:
+ *
+ *		live			keys without marks, once live counts
+ *		tail			source rows since W, keys without marks
+ *		marked keys		each from its whole history
+ *
+ * Watermark and marks are read by the snapshot of the query that reads live
+ * and the source, so a refresh that commits meanwhile changes nothing.
+ */
+#include "current.h"
+
+#include "access/htup_details.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+#include "boundary.h"
+#include "catalog.h"
+#include "identity.h"
+#include "plans.h"
+#include "query.h"
+
+/* The rollup's row by the snapshot of the query that calls us. */
+static DrRollup *
+seen_by_query(Oid live)
+{
+	DrRollup   *rollup = dr_catalog_find(live, GetActiveSnapshot());
+
+	if (rollup == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live))));
+	return rollup;
+}
+
+/* The plan for a key with this pattern of NULLs; prepared at first use. */
+static SPIPlanPtr
+key_plan(DrPlans *plans, const bool *key_is_null)
+{
+	int			n = plans->def->nkeys;
+	ListCell   *cell;
+	DrKeyPlan  *made;
+	Oid		   *types;
+	MemoryContext before;
+
+	foreach(cell, plans->key_plans)
+	{
+		DrKeyPlan  *known = lfirst(cell);
+
+		if (memcmp(known->key_is_null, key_is_null, n * sizeof(bool)) == 0)
+			return known->plan;
+	}
+
+	types = palloc(n * sizeof(Oid));
+	for (int i = 0; i < n; i++)
+		types[i] = plans->def->columns[plans->def->keys[i]].type;
+	made = MemoryContextAlloc(plans->context, sizeof(DrKeyPlan));
+	made->key_is_null = MemoryContextAlloc(plans->context, n * sizeof(bool));
+	memcpy(made->key_is_null, key_is_null, n * sizeof(bool));
+	made->plan = dr_plans_prepare(plans, dr_query_key_row(plans->def, key_is_null),
+								  n, types);
+	before = MemoryContextSwitchTo(plans->context);
+	plans->key_plans = lappend(plans->key_plans, made);
+	MemoryContextSwitchTo(before);
+	return made->plan;
+}
+
+/* Only those who may read the table or the view may ask for a row of it. */
+static void
+check_may_read(const DrRollup *rollup)
+{
+	if (pg_class_aclcheck(rollup->live, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
+		pg_class_aclcheck(rollup->current_view, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_VIEW,
+					   get_rel_name(rollup->current_view));
+}
+
+/* The arguments after the first are the key, in the key's types. */
+static void
+check_key_arguments(FunctionCallInfo fcinfo, const DrDefinition *def)
+{
+	bool		fits = PG_NARGS() == def->nkeys + 1 &&
+		!get_fn_expr_variadic(fcinfo->flinfo);
+
+	for (int i = 0; fits && i < def->nkeys; i++)
+		fits = get_fn_expr_argtype(fcinfo->flinfo, i + 1) ==
+			def->columns[def->keys[i]].type;
+	if (!fits)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the arguments are not a key of this rollup")));
+}
+
+/* Put the one row that SPI has found, if any, into the function's result. */
+static void
+return_row(ReturnSetInfo *result, const DrDefinition *def, Oid live)
+{
+	TupleDesc	desc = result->setDesc;
+	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
+	bool	   *nulls = palloc(desc->natts * sizeof(bool));
+
+	if (SPI_processed == 0)
+		return;
+	memset(nulls, true, desc->natts * sizeof(bool));
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		AttrNumber	attno = get_attnum(live, def->columns[i].name);
+
+		if (attno == InvalidAttrNumber)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of rollup \"%s\" does not exist",
+							def->columns[i].name, dr_catalog_name(live))));
+		values[attno - 1] = SPI_getbinval(SPI_tuptable->vals[0],
+										  SPI_tuptable->tupdesc, i + 1,
+										  &nulls[attno - 1]);
+	}
+	tuplestore_putvalues(result->setResult, desc, values, nulls);
+}
+
+/* --------------------------------------------------------------------- SQL */
+
+PG_FUNCTION_INFO_V1(dailyrollup_live_counts);
+PG_FUNCTION_INFO_V1(dailyrollup_tail_from);
+PG_FUNCTION_INFO_V1(dailyrollup_current_row);
+
+/* Does live's content count, by the caller's snapshot? */
+Datum
+dailyrollup_live_counts(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = seen_by_query(PG_GETARG_OID(0));
+
+	PG_RETURN_BOOL(rollup->state == DR_STATE_ON && rollup->has_watermark);
+}
+
+/* Where the tail begins, by the caller's snapshot. */
+Datum
+dailyrollup_tail_from(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = seen_by_query(PG_GETARG_OID(0));
+	DrTimeKind	kind = dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid));
+
+	if (rollup->state != DR_STATE_ON || !rollup->has_watermark)
+		PG_RETURN_DATUM(dr_boundary_minus_infinity(kind));
+	PG_RETURN_DATUM(dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone),
+									  rollup->watermark));
+}
+
+/*
+ * The row of one key, from its whole history, as a row of live; none where the
+ * key has no source row.
+ */
+Datum
+dailyrollup_current_row(PG_FUNCTION_ARGS)
+{
+	Oid			live = get_typ_typrelid(get_fn_expr_argtype(fcinfo->flinfo, 0));
+	DrPlans    *plans = dr_plans_of(live);
+	int			n = plans->def->nkeys;
+	Datum	   *values = palloc(n * sizeof(Datum));
+	bool	   *key_is_null = palloc(n * sizeof(bool));
+	char	   *nulls = palloc(n + 1);
+	DrIdentity	before;
+
+	check_may_read(plans->rollup);
+	check_key_arguments(fcinfo, plans->def);
+	for (int i = 0; i < n; i++)
+	{
+		key_is_null[i] = PG_ARGISNULL(i + 1);
+		values[i] = key_is_null[i] ? (Datum) 0 : PG_GETARG_DATUM(i + 1);
+		nulls[i] = key_is_null[i] ? 'n' : ' ';
+	}
+	nulls[n] = '\0';
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	dr_identity_enter(plans->rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+
+	/* read-only: under the snapshot of the query that calls us */
+	if (SPI_execute_plan(key_plan(plans, key_is_null), values, nulls, true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not compute a row of \"%s\"", dr_catalog_name(live));
+	return_row((ReturnSetInfo *) fcinfo->resultinfo, plans->def, live);
+	SPI_finish();
+	dr_identity_leave(&before);
+	return (Datum) 0;
+}

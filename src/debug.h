@@ -1,0 +1,19 @@
+/*
+ * debug.h
+ *		Places where a test can stop us.
+ *
+ * Layer 1.
+ */
+#ifndef DR_DEBUG_H
+#define DR_DEBUG_H
+
+#include "dailyrollup.h"
+
+#ifdef DR_WAITPOINTS
+extern void dr_debug_waitpoint(const char *name);
+#define DR_WAITPOINT(name) dr_debug_waitpoint(name)
+#else
+#define DR_WAITPOINT(name) ((void) 0)
+#endif
+
+#endif							/* DR_DEBUG_H */

@@ -1,0 +1,20 @@
+/*
+ * guc.h
+ *		The extension's settings.
+ *
+ * Layer 1.
+ */
+#ifndef DR_GUC_H
+#define DR_GUC_H
+
+#include "dailyrollup.h"
+
+extern int	dr_guc_max_late_keys;	/* keys; -1: a fifth of live's rows, at
+									 * least DR_LATE_KEYS_FLOOR */
+extern int	dr_guc_writer_timeout;	/* milliseconds; 0: wait for ever */
+
+#define DR_LATE_KEYS_FLOOR	100000
+
+extern void dr_guc_init(void);
+
+#endif							/* DR_GUC_H */

@@ -1,0 +1,82 @@
+/*
+ * identity.c
+ *		Whose rights a piece of work runs with.
+ *
+ * SQL over a rollup runs as the rollup's owner in a security-restricted
+ * operation, as REFRESH MATERIALIZED VIEW runs its query: functions and
+ * operators of the owner's making never run with the rights of whoever
+ * happens to write, refresh or read.  Our own tables are written as the
+ * extension's owner.
+ *
+ * An identity is entered and left inside one transaction.  An error needs no
+ * leave: the abort of a (sub)transaction restores user and settings.
+ */
+#include "identity.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_extension.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+
+/* Work as "owner", until dr_identity_leave. */
+void
+dr_identity_enter(Oid owner, DrIdentity *before)
+{
+	GetUserIdAndSecContext(&before->user, &before->security_context);
+	SetUserIdAndSecContext(owner,
+						   before->security_context |
+						   SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_RESTRICTED_OPERATION);
+	before->guc_level = NewGUCNestLevel();
+
+	/* Names in our SQL are qualified; nothing else may be found. */
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+
+	/* A policy that filtered rows would make a rollup silently wrong. */
+	(void) set_config_option("row_security", "off",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+}
+
+static Oid
+extension_owner(void)
+{
+	Oid			extension = get_extension_oid(DR_SCHEMA, false);
+	Oid			owner;
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"%s\" does not exist", DR_SCHEMA)));
+	owner = ((Form_pg_extension) GETSTRUCT(tuple))->extowner;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return owner;
+}
+
+/* Work as the owner of the extension: for our own tables only. */
+void
+dr_identity_enter_extension(DrIdentity *before)
+{
+	dr_identity_enter(extension_owner(), before);
+}
+
+void
+dr_identity_leave(const DrIdentity *before)
+{
+	AtEOXact_GUC(false, before->guc_level);
+	SetUserIdAndSecContext(before->user, before->security_context);
+}

@@ -1,0 +1,23 @@
+/*
+ * identity.h
+ *		Whose rights a piece of work runs with.
+ *
+ * Layer 1.
+ */
+#ifndef DR_IDENTITY_H
+#define DR_IDENTITY_H
+
+#include "dailyrollup.h"
+
+typedef struct DrIdentity
+{
+	Oid			user;
+	int			security_context;
+	int			guc_level;
+} DrIdentity;
+
+extern void dr_identity_enter(Oid owner, DrIdentity *before);
+extern void dr_identity_enter_extension(DrIdentity *before);
+extern void dr_identity_leave(const DrIdentity *before);
+
+#endif							/* DR_IDENTITY_H */

@@ -1,0 +1,380 @@
+/*
+ * late.c
+ *		Rows that arrive behind the watermark: the threshold and the marks.
+ *
+ * A row trigger of the source asks in its WHEN whether the row's time lies
+ * below a threshold.  Where it does, the trigger writes the row's key into the
+ * marks, in the writer's own transaction; the next refresh recomputes each
+ * marked key from its history.
+ *
+ *		refresh		lock ... wait for writers ... fold [W, B) ... W := B, commit
+ *		writer A	 lock source, threshold W, commit          (is waited for)
+ *		writer B	      lock source, threshold >= B          (marks)
+ *		writer C	                                   threshold B   (marks)
+ *
+ * The threshold is computed once a statement and leaf, after its first row:
+ *
+ *	- A refresh is under way: at least every boundary that it can have, the
+ *	  latest midnight passed.
+ *	- No refresh is under way: W.  A refresh that starts later waits for us,
+ *	  since we hold a lock on the source and have a transaction id.
+ *
+ * A mark too many costs a recompute, never truth.
+ */
+#include "late.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/partition.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/supportnodes.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "boundary.h"
+#include "compat.h"
+#include "definition.h"
+#include "identity.h"
+#include "locks.h"
+#include "plans.h"
+#include "query.h"
+
+/* A threshold that holds for the rest of a transaction. */
+typedef struct Threshold
+{
+	Oid			live;			/* hash key */
+	LocalTransactionId lxid;
+	uint64		epoch;
+	Datum		value;			/* by value, for each of the three types */
+} Threshold;
+
+static HTAB *thresholds = NULL;
+
+/* Thresholds of an earlier epoch are void. */
+static uint64 epoch = 0;
+
+/* -------------------------------------------------------------- threshold */
+
+void
+dr_late_forget_thresholds(void)
+{
+	epoch++;
+}
+
+/* The locks that a subtransaction took are given back with it. */
+static void
+subtransaction_ended(SubXactEvent event, SubTransactionId mine,
+					 SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		dr_late_forget_thresholds();
+}
+
+void
+dr_late_init(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(Threshold)};
+
+	thresholds = hash_create("dailyrollup thresholds", 16, &ctl,
+							 HASH_ELEM | HASH_BLOBS);
+	RegisterSubXactCallback(subtransaction_ended, NULL);
+}
+
+/*
+ * Does every refresh that starts from now on wait for this transaction?  It
+ * does where we hold a write lock on the source and have a transaction id.
+ * (A statement straight into a leaf holds the leaf's lock alone, and asks for
+ * the threshold again the next time.)
+ */
+static bool
+refreshes_wait_for_us(Oid source)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, source);
+	return TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		dr_lock_held_by_me(&tag, RowExclusiveLock);
+}
+
+/* At least every boundary that a refresh now under way can have. */
+static TimestampTz
+highest_boundary(const DrWatermark *known)
+{
+	TimestampTz highest = dr_boundary_latest(known->zone, GetCurrentTimestamp());
+
+	if (known->recorded)
+		highest = Max(highest, dr_boundary_next(known->zone, known->watermark));
+	return highest;
+}
+
+/*
+ * Rows with a time below this must be marked; a value of the time column's
+ * type.  The caller has a lock on the source or the leaf that it writes to,
+ * and has written a row.
+ */
+Datum
+dr_late_threshold(Oid live)
+{
+	bool		found;
+	Threshold  *entry = hash_search(thresholds, &live, HASH_ENTER, &found);
+	const DrWatermark *known;
+	Datum		value;
+
+	if (found && entry->lxid == dr_my_lxid() && entry->epoch == epoch)
+		return entry->value;
+	entry->lxid = InvalidLocalTransactionId;
+
+	known = dr_catalog_watermark(live);
+	if (dr_locks_refresh_taken(known->definition))
+	{
+		known = dr_catalog_watermark(live);
+		value = dr_boundary_datum(known->time_kind, known->zone,
+								  highest_boundary(known));
+	}
+	else
+	{
+		known = dr_catalog_watermark(live);
+		value = known->recorded ?
+			dr_boundary_datum(known->time_kind, known->zone, known->watermark) :
+			dr_boundary_minus_infinity(known->time_kind);
+	}
+
+	if (refreshes_wait_for_us(known->source))
+	{
+		entry->lxid = dr_my_lxid();
+		entry->epoch = epoch;
+		entry->value = value;
+	}
+	return value;
+}
+
+/* ------------------------------------------------------------------- marks */
+
+/*
+ * Find the event columns in the relation that the trigger fired for: the
+ * source, or a partition, whose columns may stand in another order.
+ */
+static void
+locate_columns(DrPlans *plans, Oid relation)
+{
+	const DrDefinition *def = plans->def;
+
+	if (plans->marked_relation == relation)
+		return;
+	if (relation != def->source &&
+		!list_member_oid(get_partition_ancestors(relation), def->source))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not the source of rollup \"%s\"",
+						dr_catalog_name(relation), dr_catalog_name(plans->live)),
+				 errhint("The triggers of a rollup are made by rollup_create alone.")));
+
+	plans->marked_relation = InvalidOid;
+	if (plans->mark_attnos == NULL)
+		plans->mark_attnos = MemoryContextAllocZero(plans->context,
+													def->nevents * sizeof(AttrNumber));
+	for (int i = 0; i < def->nevents; i++)
+		plans->mark_attnos[i] = relation == def->source ? def->events[i].attno :
+			get_attnum(relation, def->events[i].source_name);
+	plans->marked_relation = relation;
+}
+
+static void
+read_event(const DrPlans *plans, TupleTableSlot *slot, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < plans->def->nevents; i++)
+		values[i] = slot_getattr(slot, plans->mark_attnos[i], &nulls[i]);
+}
+
+/* Write the mark of an event; the caller works as the rollup's owner. */
+static void
+write_mark(DrPlans *plans, Datum *values, const bool *nulls)
+{
+	const DrDefinition *def = plans->def;
+	char	   *null_flags = palloc(def->nevents + 1);
+
+	if (plans->mark == NULL)
+	{
+		Oid		   *types = palloc(def->nevents * sizeof(Oid));
+
+		for (int i = 0; i < def->nevents; i++)
+			types[i] = def->events[i].type;
+		plans->mark = dr_plans_prepare(plans, dr_query_mark_event(def, plans->rollup),
+									   def->nevents, types);
+	}
+	for (int i = 0; i < def->nevents; i++)
+		null_flags[i] = nulls[i] ? 'n' : ' ';
+	null_flags[def->nevents] = '\0';
+	if (SPI_execute_plan(plans->mark, values, null_flags, false, 0) != SPI_OK_INSERT)
+		elog(ERROR, "could not mark a key of \"%s\"", dr_catalog_name(plans->live));
+}
+
+static bool
+same_event(const DrDefinition *def, const Datum *a, const bool *a_null,
+		   const Datum *b, const bool *b_null)
+{
+	for (int i = 0; i < def->nevents; i++)
+	{
+		int16		len;
+		bool		byval;
+
+		if (a_null[i] != b_null[i])
+			return false;
+		get_typlenbyval(def->events[i].type, &len, &byval);
+		if (!a_null[i] && !datumIsEqual(a[i], b[i], byval, len))
+			return false;
+	}
+	return true;
+}
+
+/* Mark the keys that a late row has, or had. */
+static void
+mark_row(DrPlans *plans, TriggerData *trigger)
+{
+	int			n = plans->def->nevents;
+	Datum	   *values = palloc(2 * n * sizeof(Datum));
+	bool	   *nulls = palloc(2 * n * sizeof(bool));
+	DrIdentity	before;
+
+	locate_columns(plans, RelationGetRelid(trigger->tg_relation));
+	read_event(plans, trigger->tg_trigslot, values, nulls);
+
+	/* A writer needs no right on the marks; the key's expressions are the
+	 * owner's and must not run with the writer's rights. */
+	dr_identity_enter(plans->rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	write_mark(plans, values, nulls);
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+	{
+		read_event(plans, trigger->tg_newslot, values + n, nulls + n);
+		if (!same_event(plans->def, values, nulls, values + n, nulls + n))
+			write_mark(plans, values + n, nulls + n);
+	}
+	SPI_finish();
+	dr_identity_leave(&before);
+}
+
+/*
+ * Mark each key of the relation's rows with start <= time < end, both of the
+ * time column's type; returns the number of keys.
+ */
+uint64
+dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
+				   Oid relation, Datum start, Datum end)
+{
+	Oid			type = dr_boundary_type(def->time_kind);
+	Oid			types[2] = {type, type};
+	Datum		values[2] = {start, end};
+	DrIdentity	before;
+	uint64		rows;
+
+	dr_identity_enter(rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute_with_args(dr_query_mark_range(def, rollup, relation), 2, types,
+							  values, NULL, false, 0) != SPI_OK_INSERT)
+		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));
+	rows = SPI_processed;
+	SPI_finish();
+	dr_identity_leave(&before);
+	return rows;
+}
+
+/* How many keys wait, counted up to the limit; the caller works as the owner
+ * and has connected to SPI. */
+uint64
+dr_late_count(const DrRollup *rollup, const DrDefinition *def, uint64 limit)
+{
+	Oid			types[1] = {INT8OID};
+	Datum		values[1] = {Int64GetDatum((int64) limit)};
+	bool		isnull;
+
+	if (SPI_execute_with_args(dr_query_count_late(def, rollup), 1, types, values,
+							  NULL, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not count the marks of \"%s\"", dr_catalog_name(rollup->live));
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+									   1, &isnull));
+}
+
+/* --------------------------------------------------------------------- SQL */
+
+PG_FUNCTION_INFO_V1(dailyrollup_late_threshold);
+PG_FUNCTION_INFO_V1(dailyrollup_late_threshold_support);
+PG_FUNCTION_INFO_V1(dailyrollup_mark_late);
+PG_FUNCTION_INFO_V1(dailyrollup_mark);
+
+Datum
+dailyrollup_late_threshold(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(dr_late_threshold(PG_GETARG_OID(0)));
+}
+
+/* Planner support: the threshold is a constant once a statement. */
+Datum
+dailyrollup_late_threshold_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	FuncExpr   *call;
+	Const	   *live;
+	int16		len;
+	bool		byval;
+
+	if (!IsA(request, SupportRequestSimplify))
+		PG_RETURN_POINTER(NULL);
+	call = ((SupportRequestSimplify *) request)->fcall;
+	live = linitial(call->args);
+	if (!IsA(live, Const) || live->constisnull)
+		PG_RETURN_POINTER(NULL);
+
+	get_typlenbyval(call->funcresulttype, &len, &byval);
+	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid, len,
+								dr_late_threshold(DatumGetObjectId(live->constvalue)),
+								false, byval));
+}
+
+/* Row trigger of a source: AFTER INSERT, UPDATE or DELETE of a late row. */
+Datum
+dailyrollup_mark_late(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	DrRollup   *rollup;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+		trigger->tg_trigger->tgnargs != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("this function serves the row triggers of a rollup's source alone"),
+				 errhint("They are made by rollup_create.")));
+	rollup = dr_catalog_find_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
+	if (rollup != NULL)
+		mark_row(dr_plans_of(rollup->live), trigger);
+	PG_RETURN_POINTER(NULL);
+}
+
+Datum
+dailyrollup_mark(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	TimestampTz start = PG_GETARG_TIMESTAMPTZ(1);
+	TimestampTz end = PG_GETARG_TIMESTAMPTZ(2);
+	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+
+	if (start >= end)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("start_time must be before end_time")));
+	PG_RETURN_INT64(dr_late_mark_range(rollup, def, rollup->source,
+									   dr_boundary_bound(def->time_kind, zone, start),
+									   dr_boundary_bound(def->time_kind, zone, end)));
+}

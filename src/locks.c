@@ -1,0 +1,306 @@
+/*
+ * locks.c
+ *		The refresh lock, and the wait for writers.
+ *
+ * A writer asks once a statement whether a refresh is under way.  It must not
+ * pay for that with a write to shared memory, and it must not be told "no"
+ * before the refresh's new watermark has been announced.  So the refresh lock
+ * is a relation lock, and the question is a conditional RowShareLock on the
+ * same relation, given back at once: while no refresh runs it stays in the
+ * session's own fast-path slots.  A transaction releases its locks after it
+ * has become visible and after it has sent its invalidation messages, hence
+ * whoever gets the lock also gets the messages.
+ *
+ * (Reading the lock table with GetLockConflicts would not do: it leaves out
+ * holders whose transaction has ended for the process array, which comes
+ * before the messages.  In between a writer would keep the old watermark.)
+ */
+#include "locks.h"
+
+#include "access/genam.h"
+#include "catalog/pg_inherits.h"
+#include "commands/tablecmds.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "guc.h"
+
+/* ------------------------------------------------------- waits with a limit */
+
+/*
+ * Locks are waited for with the server's lock_timeout, set to what is left of
+ * dailyrollup.writer_timeout, so that the deadlock detector watches too.  A
+ * shorter lock_timeout of the user's own is respected.
+ */
+typedef struct Patience
+{
+	TimestampTz until;			/* DT_NOEND: for ever */
+	int			guc_level;
+	bool		ours;			/* the limit in force is writer_timeout */
+	MemoryContext context;		/* where a message may be built */
+} Patience;
+
+static Patience
+begin_patience(void)
+{
+	Patience	patience = {.until = DT_NOEND, .context = CurrentMemoryContext};
+
+	if (dr_guc_writer_timeout > 0)
+		patience.until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+													 dr_guc_writer_timeout);
+	return patience;
+}
+
+/* Limit the next wait to what is left. */
+static void
+limit_wait(Patience *patience)
+{
+	long		left;
+	char		value[32];
+
+	patience->guc_level = NewGUCNestLevel();
+	patience->ours = false;
+	if (patience->until == DT_NOEND)
+		return;
+	left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), patience->until);
+	left = Max(left, 1);
+	if (LockTimeout > 0 && LockTimeout <= left)
+		return;
+	patience->ours = true;
+	snprintf(value, sizeof(value), "%ld", left);
+	(void) set_config_option("lock_timeout", value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+static void
+unlimit_wait(Patience *patience)
+{
+	AtEOXact_GUC(false, patience->guc_level);
+}
+
+/* Called where a wait has failed: true where that was by our own limit; the
+ * error is then taken out of the way for a better one. */
+static bool
+ran_out(Patience *patience)
+{
+	if (!patience->ours || geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+		return false;
+	MemoryContextSwitchTo(patience->context);
+	FlushErrorState();
+	return true;
+}
+
+/* ------------------------------------------------------------ refresh lock */
+
+static void
+refresh_tag(LOCKTAG *tag, Oid definition)
+{
+	SET_LOCKTAG_RELATION(*tag, MyDatabaseId, definition);
+}
+
+static int
+by_number(const void *a, const void *b)
+{
+	int			left = *(const int *) a;
+	int			right = *(const int *) b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* The process ids of these transactions, sorted, for a message. */
+static char *
+pid_list(VirtualTransactionId *holders)
+{
+	StringInfoData buf;
+	int			pids[64];
+	int			n = 0;
+	bool		prepared = false;
+
+	for (; VirtualTransactionIdIsValid(*holders) && n < lengthof(pids); holders++)
+	{
+		PGPROC	   *proc = dr_vxid_proc(*holders);
+
+		if (proc != NULL && dr_proc_lxid(proc) == holders->localTransactionId)
+			pids[n++] = proc->pid;
+		else
+			prepared = true;
+	}
+	qsort(pids, n, sizeof(int), by_number);
+
+	initStringInfo(&buf);
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&buf, "%s%d", i == 0 ? "" : ", ", pids[i]);
+	if (prepared)
+		appendStringInfo(&buf, "%sa prepared transaction", n == 0 ? "" : ", ");
+	return buf.data;
+}
+
+/*
+ * Take the refresh lock, to the end of the transaction; wait for another
+ * refresh up to dailyrollup.writer_timeout.
+ */
+void
+dr_locks_refresh(Oid definition, const char *rollup)
+{
+	Patience	patience = begin_patience();
+	LOCKTAG		tag;
+
+	refresh_tag(&tag, definition);
+	limit_wait(&patience);
+	PG_TRY();
+	{
+		LockRelationOid(definition, ExclusiveLock);
+	}
+	PG_CATCH();
+	{
+		if (ran_out(&patience))
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("another refresh of rollup \"%s\" is under way", rollup),
+					 errdetail("It is run by process: %s.",
+							   pid_list(GetLockConflicts(&tag, ExclusiveLock, NULL))),
+					 errhint("Try again later, or set dailyrollup.writer_timeout higher.")));
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	unlimit_wait(&patience);
+}
+
+/* Does this transaction hold the refresh lock? */
+bool
+dr_locks_refresh_held(Oid definition)
+{
+	LOCKTAG		tag;
+
+	refresh_tag(&tag, definition);
+	return dr_lock_held_by_me(&tag, ExclusiveLock);
+}
+
+/*
+ * Is a refresh under way, by us or by others?  On false, invalidation messages
+ * have been accepted since the last refresh ended.
+ */
+bool
+dr_locks_refresh_taken(Oid definition)
+{
+	if (dr_locks_refresh_held(definition))
+		return true;
+	if (!ConditionalLockRelationOid(definition, RowShareLock))
+		return true;
+	UnlockRelationOid(definition, RowShareLock);
+	return false;
+}
+
+/* --------------------------------------------------------- wait for writers */
+
+/*
+ * May the holder of a write lock be left out?  Only where it is that very
+ * transaction that still runs there (a prepared transaction keeps the virtual
+ * id of a session that does something else by now), and it is a vacuum or a
+ * safe concurrent index build, or has no transaction id: then it has written
+ * no row, and its triggers ask for the threshold after its first.
+ */
+static bool
+writes_nothing(VirtualTransactionId holder)
+{
+	PGPROC	   *proc;
+	bool		harmless = false;
+
+	proc = dr_vxid_proc(holder);
+	if (proc == NULL)
+		return false;
+
+	LWLockAcquire(ProcArrayLock, LW_SHARED);
+	if (dr_proc_lxid(proc) == holder.localTransactionId)
+		harmless = !TransactionIdIsValid(proc->xid) ||
+			(proc->statusFlags & (PROC_IN_VACUUM | PROC_IS_AUTOVACUUM |
+								  PROC_IN_SAFE_IC)) != 0;
+	LWLockRelease(ProcArrayLock);
+	return harmless;
+}
+
+static void
+wait_for_writers_of(Oid relation, const char *source, Patience *patience)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holder;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	for (holder = GetLockConflicts(&tag, ShareLock, NULL);
+		 VirtualTransactionIdIsValid(*holder);
+		 holder++)
+	{
+		if (writes_nothing(*holder))
+			continue;
+		limit_wait(patience);
+		PG_TRY();
+		{
+			(void) VirtualXactLock(*holder, true);
+		}
+		PG_CATCH();
+		{
+			if (ran_out(patience))
+				ereport(ERROR,
+						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						 errmsg("transactions that write to \"%s\" did not end within %s",
+								source,
+								GetConfigOption("dailyrollup.writer_timeout", false, false)),
+						 errdetail("The refresh waits for process: %s.", pid_list(holder)),
+						 errhint("End them, or set dailyrollup.writer_timeout higher.")));
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+		unlimit_wait(patience);
+	}
+}
+
+/*
+ * Wait until every transaction that holds a write lock on the source or on an
+ * inheritor now has ended.  As CREATE INDEX CONCURRENTLY does, this queues
+ * nobody; unlike it, a row written straight into a leaf counts, for it locks
+ * the leaf alone.  Takes no lock itself.
+ */
+void
+dr_locks_wait_for_writers(Oid source)
+{
+	List	   *relations = find_all_inheritors(source, NoLock, NULL);
+	Patience	patience = begin_patience();
+	char	   *name = get_rel_name(source);
+	ListCell   *cell;
+
+	foreach(cell, relations)
+		wait_for_writers_of(lfirst_oid(cell), name, &patience);
+}
+
+/*
+ * An error where this session is in the middle of a query over the source, or
+ * has trigger events waiting for it: what such a statement has written is
+ * invisible to us, yet our transaction holds its lock, so nothing would wait
+ * for it.  Looks at the session's own state only, hence without a lock.
+ */
+void
+dr_locks_check_not_in_use(Oid source, const char *what)
+{
+	List	   *relations = find_all_inheritors(source, NoLock, NULL);
+	ListCell   *cell;
+
+	foreach(cell, relations)
+	{
+		Relation	rel = RelationIdGetRelation(lfirst_oid(cell));
+
+		if (rel == NULL)
+			continue;
+		CheckTableNotInUse(rel, what);
+		RelationClose(rel);
+	}
+}

@@ -1,0 +1,31 @@
+/*
+ * locks.h
+ *		Who may do what at the same time.
+ *
+ * Lock order, obeyed everywhere:
+ *
+ *		1. the rollup's refresh lock (several rollups: in order of live's OID)
+ *		2. the source (a refresh: only after the wait for writers)
+ *		3. the shadow
+ *		4. live
+ *		5. marks
+ *		6. the rollup's row in dailyrollup.rollups
+ *
+ * The refresh lock is ExclusiveLock on the rollup's view definition_<id>,
+ * held to the end of the transaction: one refresh at a time.  Nobody else
+ * takes a lock on that view stronger than a reader's, but for a DROP.
+ *
+ * Layer 2.
+ */
+#ifndef DR_LOCKS_H
+#define DR_LOCKS_H
+
+#include "dailyrollup.h"
+
+extern void dr_locks_refresh(Oid definition, const char *rollup);
+extern bool dr_locks_refresh_held(Oid definition);
+extern bool dr_locks_refresh_taken(Oid definition);
+extern void dr_locks_wait_for_writers(Oid source);
+extern void dr_locks_check_not_in_use(Oid source, const char *what);
+
+#endif							/* DR_LOCKS_H */

@@ -1,0 +1,56 @@
+/*
+ * phrase.h
+ *		The pieces that SQL over a rollup is put together from.
+ *
+ * The caller has entered the identity that the text is for (identity.h): the
+ * server's deparser then prints for a search_path of pg_catalog alone.
+ *
+ * Layer 2.
+ */
+#ifndef DR_PHRASE_H
+#define DR_PHRASE_H
+
+#include "dailyrollup.h"
+
+#include "lib/stringinfo.h"
+
+/* The events that a content is computed from. */
+typedef struct DrScope
+{
+	Oid			relation;		/* the source, or a part of it */
+	const char *lower;			/* SQL of a bound, or NULL */
+	const char *upper;
+	const char *keys;			/* condition over e; NULL: every key */
+	const char *null_keys;		/* a second, disjoint condition, or NULL */
+} DrScope;
+
+extern char *dr_phrase_relation(Oid relation);
+extern char *dr_phrase_own(const char *prefix, int32 id);
+extern char *dr_phrase_type(Oid type, int32 typmod);
+extern char *dr_phrase_equality(Oid type);
+extern char *dr_phrase_is_null(Oid type, const char *value);
+extern const DrColumn *dr_phrase_key(const DrDefinition *def, int i);
+extern char *dr_phrase_expression(const DrDefinition *def, Node *expr);
+extern void dr_phrase_append_item(StringInfo buf, bool *first, const char *item);
+extern char *dr_phrase_columns(const DrDefinition *def, const char *alias, bool keys, bool measures);
+extern char **dr_phrase_live_key(const DrDefinition *def, const char *alias);
+extern char **dr_phrase_mark_key(const DrDefinition *def, const char *alias);
+extern char **dr_phrase_event_key(const DrDefinition *def);
+extern char *dr_phrase_join(char **texts, int n, const char *separator);
+extern char *dr_phrase_plainly_equal(const DrDefinition *def, char **left, char **right);
+extern char *dr_phrase_key_record(const DrDefinition *def, Oid key_type, char **texts);
+extern char *dr_phrase_record_equal(const DrDefinition *def, Oid key_type, char **left, char **right);
+extern char *dr_phrase_any_null(const DrDefinition *def, char **texts, bool trust_not_null);
+extern char *dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right);
+extern char *dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, char **texts);
+extern char *dr_phrase_key_json(const DrDefinition *def, char **texts);
+extern bool dr_phrase_duplicates_possible(const DrDefinition *def);
+extern void dr_phrase_append_rows(StringInfo buf, const DrDefinition *def, const DrScope *scope);
+extern void dr_phrase_append_events(StringInfo buf, const DrDefinition *def, const DrScope *scope,
+									bool deduplicate);
+extern void dr_phrase_append_content_of(StringInfo buf, const DrDefinition *def, const char *from,
+										const char *separator);
+extern char *dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicate);
+extern char *dr_phrase_merged(const DrDefinition *def, const DrColumn *column, const char *alias);
+
+#endif							/* DR_PHRASE_H */

@@ -1,0 +1,147 @@
+/*
+ * plans.c
+ *		What a session keeps of a rollup to run SQL over it again and again.
+ *
+ * The definition, read from the rollup's views, and prepared plans.  The
+ * server replans a plan by itself when a table changes; but our texts name
+ * columns, so anything that may rename one drops the whole entry.  A dropped
+ * entry may still be in use further up the stack, hence it is freed at the end
+ * of the transaction.
+ */
+#include "plans.h"
+
+#include "access/xact.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+
+#include "definition.h"
+
+typedef struct PlansSlot
+{
+	Oid			live;			/* hash key */
+	bool		valid;
+	DrPlans    *plans;			/* NULL: none */
+} PlansSlot;
+
+static HTAB *slots = NULL;
+static List *garbage = NIL;
+
+static bool
+concerns(const DrPlans *plans, Oid relation)
+{
+	return !OidIsValid(relation) ||
+		relation == plans->rollup->source || relation == plans->rollup->live ||
+		relation == plans->rollup->events || relation == plans->rollup->definition ||
+		relation == plans->rollup->marks || relation == plans->marked_relation;
+}
+
+static void
+invalidate(Datum arg, Oid relation)
+{
+	HASH_SEQ_STATUS status;
+	PlansSlot  *slot;
+
+	hash_seq_init(&status, slots);
+	while ((slot = hash_seq_search(&status)) != NULL)
+		if (slot->plans != NULL && concerns(slot->plans, relation))
+			slot->valid = false;
+}
+
+static void
+discard(DrPlans *plans)
+{
+	ListCell   *cell;
+
+	if (plans->mark != NULL)
+		SPI_freeplan(plans->mark);
+	foreach(cell, plans->key_plans)
+		SPI_freeplan(((DrKeyPlan *) lfirst(cell))->plan);
+	MemoryContextDelete(plans->context);
+}
+
+static void
+free_garbage(XactEvent event, void *arg)
+{
+	ListCell   *cell;
+
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
+		event != XACT_EVENT_PREPARE)
+		return;
+	foreach(cell, garbage)
+		discard(lfirst(cell));
+	list_free(garbage);
+	garbage = NIL;
+}
+
+void
+dr_plans_init(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(PlansSlot)};
+
+	slots = hash_create("dailyrollup plans", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	RegisterXactCallback(free_garbage, NULL);
+}
+
+static DrPlans *
+build(Oid live)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "dailyrollup plans",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext before = MemoryContextSwitchTo(context);
+	DrPlans    *plans = palloc0(sizeof(DrPlans));
+
+	plans->live = live;
+	plans->context = context;
+	plans->rollup = dr_catalog_find(live, NULL);
+	if (plans->rollup == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live))));
+	plans->def = dr_definition_read(plans->rollup->events, plans->rollup->definition);
+	MemoryContextSwitchTo(before);
+	return plans;
+}
+
+/* The session's entry of that rollup, built anew where something changed. */
+DrPlans *
+dr_plans_of(Oid live)
+{
+	bool		found;
+	PlansSlot  *slot = hash_search(slots, &live, HASH_ENTER, &found);
+	DrPlans    *plans;
+
+	if (found && slot->valid)
+		return slot->plans;
+	if (found && slot->plans != NULL)
+	{
+		MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
+
+		garbage = lappend(garbage, slot->plans);
+		MemoryContextSwitchTo(before);
+	}
+	slot->plans = NULL;
+	slot->valid = false;
+
+	plans = build(live);
+	MemoryContextSetParent(plans->context, CacheMemoryContext);
+
+	/* building accepts messages, which may have added or changed entries */
+	slot = hash_search(slots, &live, HASH_ENTER, &found);
+	slot->plans = plans;
+	slot->valid = true;
+	return plans;
+}
+
+/* Prepare and keep a plan; the caller hangs it into the entry. */
+SPIPlanPtr
+dr_plans_prepare(DrPlans *plans, const char *sql, int n, Oid *types)
+{
+	SPIPlanPtr	plan = SPI_prepare(sql, n, types);
+
+	if (plan == NULL || SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not prepare \"%s\"", sql);
+	return plan;
+}

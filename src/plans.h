@@ -1,0 +1,48 @@
+/*
+ * plans.h
+ *		What a session keeps of a rollup to run SQL over it again and again.
+ *
+ * Layer 3.
+ */
+#ifndef DR_PLANS_H
+#define DR_PLANS_H
+
+#include "dailyrollup.h"
+
+#include "executor/spi.h"
+
+#include "catalog.h"
+
+/* The plan that computes one key's row, for one pattern of NULLs in the key. */
+typedef struct DrKeyPlan
+{
+	bool	   *key_is_null;
+	SPIPlanPtr	plan;
+} DrKeyPlan;
+
+/*
+ * Valid until invalidation messages are accepted; not freed before the end of
+ * the transaction.  Of "rollup" the relations, the id and the owner may be
+ * used; its state and watermark may be old.
+ */
+typedef struct DrPlans
+{
+	Oid			live;
+	MemoryContext context;
+	DrRollup   *rollup;
+	DrDefinition *def;
+
+	/* late.c: writing a mark */
+	SPIPlanPtr	mark;
+	Oid			marked_relation;	/* the relation that mark_attnos is for */
+	AttrNumber *mark_attnos;	/* of each event column, there */
+
+	/* current.c: one key's row */
+	List	   *key_plans;		/* of DrKeyPlan */
+} DrPlans;
+
+extern void dr_plans_init(void);
+extern DrPlans *dr_plans_of(Oid live);
+extern SPIPlanPtr dr_plans_prepare(DrPlans *plans, const char *sql, int n, Oid *types);
+
+#endif							/* DR_PLANS_H */

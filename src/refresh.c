@@ -1,0 +1,472 @@
+/*
+ * refresh.c
+ *		The daily refresh: from watermark W to boundary B, in one transaction.
+ *
+ *	1. take the refresh lock
+ *	2. read W and state; check that a refresh may run here
+ *	3. wait for every transaction that holds a write lock on the source
+ *	4. fold [W, B) into live, or seed it with everything before B
+ *	5. take the marks, recompute the marked keys from their history before B
+ *	6. advance W to B, if it still is what step 3 left
+ *
+ * Each statement of steps 4 and 5 takes a snapshot of its own, after step 3.
+ * A row below B is then either seen by step 4, or its writer came after step
+ * 3, met the refresh lock or the new W, and has marked its key; see late.c.
+ *
+ * For several rollups steps 1 to 3 are done for all, in order of live's OID,
+ * then 4 to 6 for each: nothing is locked while we wait for writers.
+ */
+#include "refresh.h"
+
+#include "access/xact.h"
+#include "commands/async.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "boundary.h"
+#include "catalog.h"
+#include "check.h"
+#include "debug.h"
+#include "definition.h"
+#include "guc.h"
+#include "identity.h"
+#include "late.h"
+#include "locks.h"
+#include "query.h"
+
+/* One rollup on its way through a refresh. */
+typedef struct Refresh
+{
+	DrRollup   *rollup;			/* as read after step 3 */
+	DrDefinition *def;
+	pg_tz	   *zone;
+	TimestampTz boundary;
+	bool		seed;
+	bool		waited;			/* step 3 was done */
+	DrRun		run;
+} Refresh;
+
+/* a boundary must have passed by so much, by the wall clock */
+#define SETTLING_TIME	USECS_PER_MINUTE
+
+/* ------------------------------------------------------------------ checks */
+
+static void
+add_context(void *arg)
+{
+	Refresh    *refresh = arg;
+
+	errcontext("refreshing rollup \"%s\" to %s",
+			   dr_catalog_name(refresh->rollup->live),
+			   timestamptz_to_str(refresh->boundary));
+}
+
+/*
+ * An older snapshot than one taken after the wait for writers cannot see what
+ * was waited for, so a transaction that keeps one cannot refresh.
+ */
+static void
+check_transaction(void)
+{
+	PreventCommandDuringRecovery("rollup_refresh()");
+	PreventCommandIfReadOnly("rollup_refresh()");
+	PreventCommandIfParallelMode("rollup_refresh()");
+	if (XactIsoLevel != XACT_READ_COMMITTED)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("a rollup can be refreshed in a READ COMMITTED transaction only"),
+				 errhint("Use BEGIN ISOLATION LEVEL READ COMMITTED.")));
+}
+
+/* The boundary that the caller asks for, or the latest that has settled. */
+static TimestampTz
+choose_boundary(const Refresh *refresh, bool given, TimestampTz wanted)
+{
+	TimestampTz settled = GetCurrentTimestamp() - SETTLING_TIME;
+
+	if (!given)
+		return dr_boundary_latest(refresh->zone, settled);
+	if (TIMESTAMP_NOT_FINITE(wanted) ||
+		!dr_boundary_is_midnight(refresh->zone, wanted))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("boundary %s is not a midnight in time zone \"%s\"",
+						timestamptz_to_str(wanted), refresh->rollup->time_zone),
+				 errhint("A boundary is the first instant of a day there.")));
+	if (wanted > settled)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("boundary %s has not passed by a minute yet",
+						timestamptz_to_str(wanted))));
+	return wanted;
+}
+
+/* Read the rollup's row anew: it may have waited for someone who changed it. */
+static void
+read_rollup(Refresh *refresh)
+{
+	Oid			live = refresh->rollup->live;
+	DrRollup   *rollup = dr_catalog_find(live, NULL);
+
+	if (rollup == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("rollup %u was dropped while its refresh waited", live)));
+	refresh->rollup = rollup;
+}
+
+static uint64
+count_marked_keys(const Refresh *refresh, uint64 limit)
+{
+	DrIdentity	before;
+	uint64		keys;
+
+	dr_identity_enter(refresh->rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	keys = dr_late_count(refresh->rollup, refresh->def, limit);
+	SPI_finish();
+	dr_identity_leave(&before);
+	return keys;
+}
+
+/* What there is to do, as far as the rollup's row and marks tell. */
+static const char *
+choose_action(Refresh *refresh)
+{
+	const DrRollup *rollup = refresh->rollup;
+
+	refresh->seed = false;
+	if (rollup->has_watermark && refresh->boundary < rollup->watermark)
+		return "none";
+	if (!rollup->has_watermark || rollup->reseed != NULL)
+	{
+		refresh->seed = true;
+		return "seed";
+	}
+	if (refresh->boundary > rollup->watermark)
+		return "fold";
+	return count_marked_keys(refresh, 1) > 0 ? "late" : "none";
+}
+
+/*
+ * Is there work on rows that their writers did not mark?  Of those below W
+ * each late one has a mark, and marks are taken by a snapshot no newer than
+ * the one that reads the rows: a row is seen wherever its mark is.  Only rows
+ * at or after W need the wait for writers.
+ */
+static bool
+reads_unmarked_rows(const Refresh *refresh)
+{
+	return (refresh->seed || strcmp(refresh->run.action, "fold") == 0) &&
+		(!refresh->rollup->has_watermark ||
+		 refresh->boundary > refresh->rollup->watermark);
+}
+
+/* ------------------------------------------------------------- steps 1 to 3 */
+
+static Refresh *
+begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
+{
+	Refresh    *refresh = palloc0(sizeof(Refresh));
+	ErrorContextCallback context;
+
+	refresh->rollup = rollup;
+	refresh->zone = dr_boundary_zone(rollup->time_zone);
+	refresh->boundary = choose_boundary(refresh, given, wanted);
+	refresh->run.started_at = GetCurrentTimestamp();
+
+	context.previous = error_context_stack;
+	context.callback = add_context;
+	context.arg = refresh;
+	error_context_stack = &context;
+
+	dr_locks_refresh(rollup->definition, dr_catalog_name(rollup->live));
+
+	/* our own writes that follow must meet the lock, not an old threshold */
+	dr_late_forget_thresholds();
+
+	read_rollup(refresh);
+	refresh->def = dr_definition_read(rollup->events, rollup->definition);
+	dr_locks_check_not_in_use(rollup->source, "refresh a rollup of");
+	refresh->run.action = choose_action(refresh);
+	DR_WAITPOINT("refresh-locked");
+
+	if (reads_unmarked_rows(refresh))
+	{
+		dr_locks_wait_for_writers(rollup->source);
+		refresh->waited = true;
+	}
+	DR_WAITPOINT("refresh-waited");
+
+	error_context_stack = context.previous;
+	return refresh;
+}
+
+/* ------------------------------------------------------------- steps 4 to 6 */
+
+/*
+ * Run one statement with the window's bounds, or the upper one alone; returns
+ * the number of rows that it wrote.  A snapshot of its own.
+ */
+static uint64
+run_statement(const Refresh *refresh, const char *sql, bool with_lower)
+{
+	const DrDefinition *def = refresh->def;
+	Oid			type = dr_boundary_type(def->time_kind);
+	Oid			types[2] = {type, type};
+	Datum		upper = dr_boundary_datum(def->time_kind, refresh->zone,
+										  refresh->boundary);
+	Datum		values[2] = {upper, upper};
+
+	if (with_lower)
+		values[0] = dr_boundary_datum(def->time_kind, refresh->zone,
+									  refresh->rollup->watermark);
+	if (SPI_execute_with_args(sql, with_lower ? 2 : 1, types, values, NULL,
+							  false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	return SPI_processed;
+}
+
+/*
+ * Everything before B into live, whatever live held.  The marks go first: a
+ * mark seen by the earlier statement belongs to a row that the later one sees.
+ */
+static void
+seed(Refresh *refresh)
+{
+	if (SPI_execute(dr_query_forget_marks(refresh->rollup), false, 0) != SPI_OK_DELETE ||
+		SPI_execute(dr_query_empty_live(refresh->rollup), false, 0) != SPI_OK_DELETE)
+		elog(ERROR, "could not empty rollup \"%s\"",
+			 dr_catalog_name(refresh->rollup->live));
+	refresh->run.folded_keys =
+		run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup), false);
+}
+
+static void
+fold(Refresh *refresh)
+{
+	refresh->run.folded_keys =
+		run_statement(refresh, dr_query_fold(refresh->def, refresh->rollup), true);
+	DR_WAITPOINT("refresh-folded");
+}
+
+static void
+recompute_marked_keys(Refresh *refresh)
+{
+	bool		isnull;
+
+	run_statement(refresh, dr_query_recompute(refresh->def, refresh->rollup), false);
+	refresh->run.late_keys =
+		DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+									1, &isnull));
+}
+
+/* With too many late keys, one pass over the whole source is cheaper. */
+static void
+prefer_seed_to_many_late_keys(Refresh *refresh)
+{
+	uint64		limit = dr_guc_max_late_keys;
+
+	if (refresh->seed)
+		return;
+	if (dr_guc_max_late_keys < 0)
+	{
+		limit = DR_LATE_KEYS_FLOOR;
+		if (dr_late_count(refresh->rollup, refresh->def, limit + 1) <= limit)
+			return;
+		limit = Max(limit, dr_check_count(refresh->rollup, refresh->def).rows / 5);
+	}
+	if (dr_late_count(refresh->rollup, refresh->def, limit + 1) <= limit)
+		return;
+
+	refresh->seed = true;
+	refresh->run.action = "seed";
+	refresh->run.reason = psprintf("more than " UINT64_FORMAT " late keys", limit);
+	ereport(WARNING,
+			(errmsg("rollup \"%s\" has more than " UINT64_FORMAT " late keys",
+					dr_catalog_name(refresh->rollup->live), limit),
+			 errdetail("The refresh builds it anew."),
+			 errhint("dailyrollup.max_late_keys sets the limit.")));
+}
+
+static void
+announce(const Refresh *refresh)
+{
+	StringInfoData payload;
+
+	initStringInfo(&payload);
+	appendStringInfoString(&payload, "{\"rollup\": ");
+	escape_json(&payload, dr_catalog_name(refresh->rollup->live));
+	appendStringInfo(&payload, ", \"action\": \"%s\", \"watermark\": ",
+					 refresh->run.action);
+	escape_json(&payload, timestamptz_to_str(refresh->boundary));
+	appendStringInfoChar(&payload, '}');
+
+	/* a transaction that has notified cannot be prepared: good, for the
+	 * refresh lock must not outlive its session */
+	Async_Notify(DR_SCHEMA, payload.data);
+}
+
+static void
+complain_of_change(const Refresh *refresh)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("rollup \"%s\" was changed while it was refreshed",
+					dr_catalog_name(refresh->rollup->live)),
+			 errhint("Refresh again.")));
+}
+
+static void
+advance_watermark(Refresh *refresh)
+{
+	if (GetCurrentTimestamp() < refresh->boundary)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the clock went back behind %s during the refresh",
+						timestamptz_to_str(refresh->boundary)),
+				 errhint("Refresh again when the clock is right.")));
+	if (!dr_catalog_advance(refresh->rollup, refresh->boundary, refresh->seed))
+		complain_of_change(refresh);
+}
+
+/* Steps 4 and 5, as the rollup's owner. */
+static void
+bring_content(Refresh *refresh)
+{
+	DrIdentity	before;
+
+	dr_identity_enter(refresh->rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	prefer_seed_to_many_late_keys(refresh);
+	if (refresh->seed)
+		seed(refresh);
+	else
+	{
+		if (refresh->boundary > refresh->rollup->watermark)
+			fold(refresh);
+		recompute_marked_keys(refresh);
+	}
+	SPI_finish();
+	dr_identity_leave(&before);
+}
+
+/* Step 6, and the record of the run. */
+static void
+settle(Refresh *refresh)
+{
+	DrRun	   *run = &refresh->run;
+
+	DR_WAITPOINT("refresh-before-advance");
+	if (refresh->seed || refresh->boundary > refresh->rollup->watermark)
+		advance_watermark(refresh);
+
+	if (refresh->seed)
+	{
+		run->has_from = false;
+		run->reason = run->reason ? run->reason : refresh->rollup->reseed;
+	}
+	run->has_to = true;
+	run->to_time = refresh->boundary;
+	run->outcome = "ok";
+	dr_catalog_insert_run(refresh->rollup, run);
+	announce(refresh);
+}
+
+static void
+finish_refresh(Refresh *refresh)
+{
+	DrRun	   *run = &refresh->run;
+	ErrorContextCallback context;
+
+	context.previous = error_context_stack;
+	context.callback = add_context;
+	context.arg = refresh;
+	error_context_stack = &context;
+
+	/* those who were waited for may have changed it, as TRUNCATE does */
+	read_rollup(refresh);
+	run->action = choose_action(refresh);
+	run->has_from = run->has_to = refresh->rollup->has_watermark;
+	run->from_time = run->to_time = refresh->rollup->watermark;
+	if (reads_unmarked_rows(refresh) && !refresh->waited)
+		complain_of_change(refresh);
+
+	if (strcmp(run->action, "none") != 0)
+	{
+		/* The source is locked only now.  No index or constraint that our SQL
+		 * relies on may go before the end of the transaction. */
+		LockRelationOid(refresh->rollup->source, AccessShareLock);
+		refresh->def = dr_definition_read(refresh->rollup->events,
+										  refresh->rollup->definition);
+		DR_WAITPOINT("refresh-source-locked");
+		bring_content(refresh);
+		settle(refresh);
+	}
+	error_context_stack = context.previous;
+}
+
+/* --------------------------------------------------------------------- SQL */
+
+PG_FUNCTION_INFO_V1(dailyrollup_refresh);
+PG_FUNCTION_INFO_V1(dailyrollup_reseed);
+
+static void
+return_run(ReturnSetInfo *result, const Refresh *refresh)
+{
+	const DrRun *run = &refresh->run;
+	Interval	elapsed = {.time = GetCurrentTimestamp() - run->started_at};
+	bool		nulls[7] = {false, false, !run->has_from, !run->has_to};
+	Datum		values[7] = {
+		ObjectIdGetDatum(refresh->rollup->live), CStringGetTextDatum(run->action),
+		TimestampTzGetDatum(run->from_time), TimestampTzGetDatum(run->to_time),
+		Int64GetDatum(run->folded_keys), Int64GetDatum(run->late_keys),
+		IntervalPGetDatum(&elapsed)
+	};
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+Datum
+dailyrollup_refresh(PG_FUNCTION_ARGS)
+{
+	List	   *rollups;
+	List	   *refreshes = NIL;
+	bool		given = !PG_ARGISNULL(1);
+	TimestampTz wanted = given ? PG_GETARG_TIMESTAMPTZ(1) : 0;
+	ListCell   *cell;
+
+	check_transaction();
+	rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() :
+		list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
+	InitMaterializedSRF(fcinfo, 0);
+
+	foreach(cell, rollups)
+		refreshes = lappend(refreshes, begin_refresh(lfirst(cell), given, wanted));
+	foreach(cell, refreshes)
+	{
+		finish_refresh(lfirst(cell));
+		return_run((ReturnSetInfo *) fcinfo->resultinfo, lfirst(cell));
+	}
+	return (Datum) 0;
+}
+
+/* The next refresh builds live anew. */
+Datum
+dailyrollup_reseed(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+
+	dr_catalog_ask_reseed(rollup, "rollup_reseed");
+	PG_RETURN_VOID();
+}

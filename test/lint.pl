@@ -1,0 +1,225 @@
+#!/usr/bin/perl
+# Rules of the project that a machine can check; needs nothing but perl.
+#
+#   usage: perl test/lint.pl      (make lint; also the first kind of make test)
+#
+# An error fails, a warning only speaks.  Each rule is one sub below.
+use strict;
+use warnings;
+use FindBin;
+
+# The layers of src/: a file includes its own header and headers of strictly
+# lower layers only.
+my @layers = (
+  [qw(dailyrollup compat)],
+  [qw(guc boundary identity debug aggregates measure expression shape source)],
+  [qw(catalog definition phrase locks)],
+  [qw(query plans progress)],
+  [qw(late current check)],
+  [qw(create refresh fold promote prune)],
+  [qw(ddl state)],
+  [qw(run)],
+  [qw(worker schedule)],
+  [qw(init)],
+);
+
+my @top_level = qw(src sql expected test doc dailyrollup.control Makefile
+  META.json README.md CHANGELOG.md LICENSE);
+my ($max_file, $max_function) = (600, 80);
+
+chdir "$FindBin::Bin/.." or die "lint: $!\n";
+my ($errors, $warnings) = (0, 0);
+sub error   { print "error: @_\n";   $errors++ }
+sub warning { print "warning: @_\n"; $warnings++ }
+
+sub content {
+  my ($file) = @_;
+  open my $in, '<', $file or die "lint: $file: $!\n";
+  local $/;
+  my $text = <$in>;
+  return defined $text ? $text : '';
+}
+
+# Blanks comments out, keeping the lines.
+sub without_comments_c {
+  my ($text) = @_;
+  $text =~ s{("(?:[^"\\\n]|\\.)*")|(/\*.*?\*/)|(//[^\n]*)}
+            {defined $1 ? $1 : blank(defined $2 ? $2 : $3)}gse;
+  return $text;
+}
+
+sub without_comments_sql {
+  my ($text) = @_;
+  $text =~ s{('(?:[^']|'')*')|(/\*.*?\*/)|(--[^\n]*)}
+            {defined $1 ? $1 : blank(defined $2 ? $2 : $3)}gse;
+  return $text;
+}
+sub blank { my ($s) = @_; $s =~ s/[^\n]/ /g; return $s }
+sub line_at { my ($text, $pos) = @_; return 1 + (substr($text, 0, $pos) =~ tr/\n//) }
+
+# Without git (a release archive): what lies there, but for build products.
+sub project_files {
+  my @files = grep { -f } split /\0/,
+    `git -c safe.directory='*' ls-files -z --cached --others --exclude-standard 2>/dev/null`;
+  return @files if @files;
+  return grep { !m{^(?:build|test-output|results|\.git)/|\.(?:o|so|bc|gcno|gcda)$} }
+    map { s{^\./}{}r } split /\0/, `find . -type f -print0`;
+}
+
+my @files = project_files();
+my @sources = grep { m{^src/.*\.[ch]$} } @files;
+my @scripts = grep { m{^sql/.*--.*\.sql$} } @files;
+
+sub check_layers {
+  my %layer;
+  for my $n (0 .. $#layers) { $layer{$_} = $n for @{ $layers[$n] } }
+  for my $file (@sources) {
+    my ($module) = $file =~ m{^src/([^/]+)\.[ch]$};
+    unless (defined $module && defined $layer{$module}) {
+      error("$file is in no layer: see \@layers in test/lint.pl");
+      next;
+    }
+    my $text = without_comments_c(content($file));
+    while ($text =~ /^\s*#\s*include\s*"([^"]+)"/mg) {
+      my $included = $1;
+      my $line = line_at($text, $-[0] + 1);
+      my $other = $included =~ s{\.h$}{}r;
+      if ($included =~ m{^(?:\.|src/)}) {
+        error("$file:$line: includes \"$included\" by a path");
+      } elsif (!defined $layer{$other}) {
+        error("$file:$line: $included is in no layer") if -f "src/$included";
+      } elsif ($other ne $module && $layer{$other} >= $layer{$module}) {
+        error("$file:$line: layer $layer{$module} includes $included of layer $layer{$other}");
+      } elsif ($other eq $module && $file =~ /\.h$/) {
+        error("$file:$line: includes itself");
+      }
+    }
+  }
+}
+
+sub check_version_tests {
+  for my $file (grep { $_ ne 'src/compat.h' } @sources) {
+    my $text = without_comments_c(content($file));
+    error("$file:" . line_at($text, $-[0]) . ': PG_VERSION_NUM belongs into compat.h')
+      while $text =~ /PG_VERSION_NUM/g;
+  }
+}
+
+sub check_scripts {
+  for my $file (@scripts) {
+    my $text = without_comments_sql(content($file));
+    while ($text =~ /\b(CREATE\s+OR\s+REPLACE|IF\s+NOT\s+EXISTS)\b/gi) {
+      error("$file:" . line_at($text, $-[0]) . ": $1 in an extension script");
+    }
+    my $do = $file =~ /--.*--/
+      ? qr/"ALTER EXTENSION dailyrollup UPDATE(?: TO '[^']+')?"/
+      : qr/"CREATE EXTENSION dailyrollup"/;
+    error("$file: does not begin with the \\echo ... \\quit line")
+      unless $text =~ /^\s*\\echo Use $do to load this file\. \\quit$/m
+      && $text =~ /^\s*\\echo/;
+  }
+}
+
+sub newest_script {
+  my @newest = sort {
+    my @a = split /\./, $a->[0];
+    my @b = split /\./, $b->[0];
+    my $order = 0;
+    $order ||= ($b[$_] || 0) <=> ($a[$_] || 0) for 0 .. 2;
+    $order;
+  } map { m{^sql/dailyrollup--(\d+(?:\.\d+)*)\.sql$} ? [$1, $_] : () } @scripts;
+  return @newest ? @{ $newest[0] } : ('none', undef);
+}
+
+sub check_versions {
+  my ($control) = content('dailyrollup.control') =~ /^default_version\s*=\s*'([^']+)'/m;
+  my @meta = content('META.json') =~ /^ *"version"\s*:\s*"([^"]+)"/mg;
+  pop @meta;                    # of the meta-spec, which stands last
+  my ($script) = newest_script();
+  error("versions differ: dailyrollup.control $control, META.json @meta, newest install script $script")
+    if grep { $_ ne $control } @meta, $script;
+  error("CHANGELOG.md has no heading for $control")
+    unless -f 'CHANGELOG.md' && content('CHANGELOG.md') =~ /^#+ *\[?v?\Q$control\E(?![.\w])/m;
+}
+
+sub check_sizes {
+  for my $file (@sources) {
+    my @lines = split /\n/, content($file);
+    warning("$file: " . @lines . " lines, more than $max_file") if @lines > $max_file;
+    my $start;
+    for my $n (0 .. $#lines) {
+      $start = $n if $lines[$n] =~ /^\{/;
+      next unless defined $start && $lines[$n] =~ /^\}/;
+      my $length = $n - $start + 1;
+      warning("$file:" . ($start + 1) . ": a function of $length lines, more than $max_function")
+        if $length > $max_function && $file =~ /\.c$/;
+      undef $start;
+    }
+  }
+}
+
+sub check_promises {
+  my $words = join '|', 'TO' . 'DO', 'FIX' . 'ME', 'X' x 3;
+  for my $file (grep { m{^(?:src|sql|test)/} } @files) {
+    my $text = content($file);
+    error("$file:" . line_at($text, $-[0]) . ": $1") while $text =~ /\b($words)\b/g;
+  }
+}
+
+sub check_top_level {
+  my %allowed = map { $_ => 1 } @top_level;
+  my %seen;
+  for my $entry (grep { !$seen{$_}++ } map { m{^([^/]+)} } @files) {
+    error("$entry does not belong at the top level") unless $allowed{$entry} || $entry =~ /^\./;
+  }
+}
+
+# PG_FUNCTION_INFO_V1 and the symbols that the scripts name.
+sub check_symbols {
+  my (%in_c, %in_newest, %in_any);
+  for my $file (grep { /\.c$/ } @sources) {
+    my $text = without_comments_c(content($file));
+    $in_c{$1} = $file while $text =~ /^\s*PG_FUNCTION_INFO_V1\s*\(\s*(\w+)\s*\)/mg;
+  }
+  my (undef, $newest) = newest_script();
+  for my $file (@scripts) {
+    my $text = without_comments_sql(content($file));
+    while ($text =~ /\bAS\s+'(?:MODULE_PATHNAME|\$libdir\/dailyrollup)'\s*(?:,\s*'(\w+)')?/gi) {
+      my $symbol = $1;
+      # without one, it is the function's name
+      ($symbol) = substr($text, 0, $-[0]) =~
+        /.*\bCREATE\s+(?:FUNCTION|PROCEDURE)\s+(?:[\w"@]+\s*\.\s*)?"?(\w+)/si unless defined $symbol;
+      $in_any{$symbol} = $file;
+      $in_newest{$symbol} = 1 if defined $newest && $file eq $newest;
+    }
+  }
+  for (sort keys %in_c) { error("$in_c{$_}: $_ is in no install script") unless $in_newest{$_} }
+  for (sort keys %in_any) { error("$in_any{$_}: there is no C function $_") unless $in_c{$_} }
+}
+
+# An expected output that no test writes is never compared.
+sub check_expected {
+  for ([qr{^expected/(.+?)\.out$}, 'sql', 'sql'],
+    [qr{^test/isolation/expected/(.+?)\.out$}, 'test/isolation/specs', 'spec']) {
+    my ($pattern, $folder, $ext) = @$_;
+    for my $file (@files) {
+      next unless $file =~ $pattern;
+      my $test = $1;
+      my $variant = $test =~ s/_\d$//r;
+      error("$file: there is no $folder/$test.$ext")
+        unless -f "$folder/$test.$ext" || -f "$folder/$variant.$ext";
+    }
+  }
+}
+
+check_layers();
+check_version_tests();
+check_scripts();
+check_versions();
+check_sizes();
+check_promises();
+check_top_level();
+check_symbols();
+check_expected();
+print "lint: $errors error(s), $warnings warning(s) in " . @files . " files\n";
+exit($errors ? 1 : 0);
