@@ -10,9 +10,13 @@
 #include "debug.h"
 
 #ifdef DR_WAITPOINTS
+#include "access/xact.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
+
+static const char *wait_in_commit = NULL;
+static bool registered = false;
 
 void
 dr_debug_waitpoint(const char *name)
@@ -27,5 +31,29 @@ dr_debug_waitpoint(const char *name)
 	elog(DEBUG1, "dailyrollup waitpoint %s", name);
 	(void) LockAcquire(&tag, ShareLock, true, false);
 	LockRelease(&tag, ShareLock, true);
+}
+
+/* Where a commit is visible to others, but has neither sent its invalidation
+ * messages nor released its locks. */
+static void
+transaction_ended(XactEvent event, void *arg)
+{
+	const char *name = wait_in_commit;
+
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	wait_in_commit = NULL;
+	if (event == XACT_EVENT_COMMIT && name != NULL)
+		dr_debug_waitpoint(name);
+}
+
+/* Stop in the middle of this transaction's commit. */
+void
+dr_debug_waitpoint_in_commit(const char *name)
+{
+	if (!registered)
+		RegisterXactCallback(transaction_ended, NULL);
+	registered = true;
+	wait_in_commit = name;
 }
 #endif

@@ -11,9 +11,12 @@
 
 #ifdef DR_WAITPOINTS
 extern void dr_debug_waitpoint(const char *name);
+extern void dr_debug_waitpoint_in_commit(const char *name);
 #define DR_WAITPOINT(name) dr_debug_waitpoint(name)
+#define DR_WAITPOINT_IN_COMMIT(name) dr_debug_waitpoint_in_commit(name)
 #else
 #define DR_WAITPOINT(name) ((void) 0)
+#define DR_WAITPOINT_IN_COMMIT(name) ((void) 0)
 #endif
 
 #endif							/* DR_DEBUG_H */

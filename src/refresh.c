@@ -381,6 +381,7 @@ settle(Refresh *refresh)
 	run->outcome = "ok";
 	dr_catalog_insert_run(refresh->rollup, run);
 	announce(refresh);
+	DR_WAITPOINT_IN_COMMIT("refresh-in-commit");
 }
 
 static void

@@ -444,11 +444,11 @@ SELECT is((SELECT latest(n, NULLIF(at, at)) FROM big), NULL, 'parallel: no time 
 SELECT throws_ok('SELECT latest(to_json(at), at) FROM big', '42883', NULL, 'parallel: an error in a worker');
 SELECT is((SELECT md5(latest(v, at)) FROM toasted), :'toasted_latest', 'parallel: external text');
 \if :has_icu
-CREATE TABLE collated AS SELECT chr(96 + i % 3) AS v, upper(chr(97 + i % 4)) AS w FROM generate_series(1, 20000) i;
-UPDATE collated SET v = w WHERE v = '`';
+-- one row's block goes to one worker, so that the combining has to compare
+CREATE TABLE collated AS SELECT CASE WHEN i = 1 THEN 'B' ELSE 'a' END AS v FROM generate_series(1, 60000) i;
 ANALYZE collated;
 SELECT matches(plan_of('SELECT latest(v COLLATE unicode_order, 1) FROM collated'), 'Partial Aggregate', 'parallel, with a collation');
-SELECT is((SELECT latest(v COLLATE unicode_order, 1) FROM collated), (SELECT max(v COLLATE unicode_order) FROM collated), 'the collation travels');
+SELECT is((SELECT latest(v COLLATE unicode_order, 1) FROM collated), 'B', 'the collation travels');
 SELECT is((SELECT earliest(v COLLATE any_case, 1) COLLATE "C" FROM collated), 'a', 'a nondeterministic one, too');
 \else
 SELECT skip('no ICU', 3);

@@ -80,7 +80,7 @@ sub session
 		  : $name eq 'B' ? $setting->{writer}
 		  :                $setting->{owner};
 		my $session = DrSession->new(name => $name, connstr => $self->{connect}->($user), log => $self->{log});
-		$session->safe("SET statement_timeout = '60s'; SET lock_timeout = '30s'; SET client_min_messages = error;");
+		$session->safe("SET statement_timeout = '60s'; SET lock_timeout = '30s'; SET client_min_messages = error; SET jit = off;");
 		$session->{prepared} = {};
 		$session;
 	};
