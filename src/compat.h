@@ -34,4 +34,27 @@
 #define dr_is_class_owner(oid, role)	pg_class_ownercheck((oid), (role))
 #endif
 
+/*
+ * Expressions of a query's target list without the grouping step that servers
+ * put between them and the source.
+ */
+#if PG_VERSION_NUM >= 180000
+#include "optimizer/optimizer.h"
+#define dr_flatten_groups(query, node) \
+	((query)->hasGroupRTE ? flatten_group_exprs(NULL, (query), (node)) : (node))
+#else
+#define dr_flatten_groups(query, node)	(node)
+#endif
+
+/*
+ * Is the column known to hold no NULL?  Where NOT NULL may have been declared
+ * without a look at the rows, it is not.
+ */
+#if PG_VERSION_NUM >= 180000
+#define dr_att_not_null(att)	false
+#else
+#define dr_att_not_null(att)	((att)->attnotnull)
+#define ATTRIBUTE_GENERATED_VIRTUAL	'v'
+#endif
+
 #endif							/* DR_COMPAT_H */

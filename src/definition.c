@@ -42,11 +42,6 @@
 #include "shape.h"
 #include "source.h"
 
-/* Servers that put no RTE_GROUP between a query and its source. */
-#ifndef dr_flatten_groups
-#define dr_flatten_groups(query, node) (node)
-#endif
-
 /* Each also occupies an attribute in the tables that belong to the rollup. */
 #define MAX_COLUMNS	1500
 

@@ -34,14 +34,7 @@
 
 #include "compat.h"
 
-/* Servers without them have no virtual generated columns either. */
-#ifndef ATTRIBUTE_GENERATED_VIRTUAL
-#define ATTRIBUTE_GENERATED_VIRTUAL 'v'
-#endif
 
-#ifndef dr_att_not_null
-#define dr_att_not_null(relid, att) ((att)->attnotnull)
-#endif
 
 /* The source's name as a user writes it. */
 char *
@@ -209,7 +202,7 @@ dr_source_describe(Oid source, AttrNumber attno, DrEventColumn *column)
 	column->type = att->atttypid;
 	column->typmod = att->atttypmod;
 	column->collation = att->attcollation;
-	column->not_null = dr_att_not_null(source, att);
+	column->not_null = dr_att_not_null(att);
 	generated = att->attgenerated;
 	ReleaseSysCache(tuple);
 

@@ -40,6 +40,11 @@ cd "$top"
 WERROR=${WERROR-1}
 # shellcheck disable=SC2086
 PG_CONFIG=$("$top/test/setup.sh" build $kinds)
+# a coverage run has one build for all, with the waitpoints in it
+plain=plain waitpoints=waitpoints
+if [ -n "${COVERAGE:-}" ]; then
+  plain=coverage waitpoints=coverage
+fi
 use_postgres
 make_work
 
@@ -77,17 +82,22 @@ kind_build() {
   mkdir -p "$top/build"
   exec 9>"$top/build/lock"
   flock 9
-  build plain ${WERROR:+WERROR=1}
-  build waitpoints WAITPOINTS=1 ${WERROR:+WERROR=1}
-  use_installation plain
-  use_installation waitpoints
+  if [ -n "${COVERAGE:-}" ]; then
+    build coverage WAITPOINTS=1 COVERAGE=1
+    rm -f "$top"/build/coverage/src/*.gcda
+  else
+    build plain ${WERROR:+WERROR=1}
+    build waitpoints WAITPOINTS=1 ${WERROR:+WERROR=1}
+  fi
+  use_installation "$plain"
+  use_installation "$waitpoints"
 }
 
 kind_waitpoints() {
-  local plain=$work/plain$pkglibdir/$ext.so test=$work/waitpoints$pkglibdir/$ext.so word rc=0
+  local without=$work/plain$pkglibdir/$ext.so with=$work/waitpoints$pkglibdir/$ext.so word rc=0
   for word in 'dailyrollup waitpoint' dr_debug_waitpoint; do
-    ! grep -aq "$word" "$plain" || { say "the plain library contains \"$word\""; rc=1; }
-    grep -aq "$word" "$test" || { say "the waitpoint library does not contain \"$word\""; rc=1; }
+    ! grep -aq "$word" "$without" || { say "the plain library contains \"$word\""; rc=1; }
+    grep -aq "$word" "$with" || { say "the waitpoint library does not contain \"$word\""; rc=1; }
   done
   [ "$rc" != 0 ] || say "the plain library has no waitpoint"
   return "$rc"
@@ -129,7 +139,7 @@ kind_pgtap() {
 kind_isolation() {
   local rc=0
   pick test/isolation/specs spec || return 0
-  use_installation waitpoints
+  use_installation "$waitpoints"
   start_cluster isolation 'max_prepared_transactions = 10'
   # shellcheck disable=SC2046
   as_user "$pgxs/src/test/isolation/pg_isolation_regress" --host="$PGHOST" --port="$PGPORT" --user=postgres \
@@ -142,13 +152,13 @@ kind_isolation() {
 }
 
 kind_tap() {
-  local rc=0 f plain=() crash=() here=$PWD
+  local rc=0 f ordinary=() crash=() here=$PWD
   pick test/t pl || return 0
   for f in "${picked[@]}"; do
-    case ${f##*/} in crash_*) crash+=("$f") ;; *) plain+=("$f") ;; esac
+    case ${f##*/} in crash_*) crash+=("$f") ;; *) ordinary+=("$f") ;; esac
   done
-  [ ${#plain[@]} = 0 ] || prove_with plain "${plain[@]}" || rc=1
-  [ ${#crash[@]} = 0 ] || prove_with waitpoints "${crash[@]}" || rc=1
+  [ ${#ordinary[@]} = 0 ] || prove_with "$plain" "${ordinary[@]}" || rc=1
+  [ ${#crash[@]} = 0 ] || prove_with "$waitpoints" "${crash[@]}" || rc=1
   no_crash "$here"/log/* || rc=1
   return "$rc"
 }
@@ -175,7 +185,7 @@ run_kind() {
   hand_over "$work/out/$1"
   set +e
   {
-    (set -e; cd "$work/out/$1"; inst=$work/plain; "kind_$1") 2>&1
+    (set -e; cd "$work/out/$1"; inst=$work/$plain; "kind_$1") 2>&1
     say $? > "$work/rc"
   } | tee "$work/out/$1.txt"
 }

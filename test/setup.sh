@@ -55,7 +55,15 @@ can_install() {
   as_root=(sudo)
 }
 
-apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 apt-get -q -o DPkg::Lock::Timeout=300 "$@" >&2 </dev/null; }
+# Quiet, unless it fails.
+apt() {
+  local log rc=0
+  log=$(mktemp)
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
+    apt-get -q -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$log" 2>&1 || { rc=$?; tail -n 40 "$log" >&2; }
+  rm -f "$log"
+  return "$rc"
+}
 update() { [ -n "$updated" ] || apt update; updated=1; }
 
 # install PACKAGE...; with the package lists as they are, if they will do
@@ -79,8 +87,7 @@ need() { missing+=("$@"); }
 have_module() { perl "-M$1" -e 1 2>/dev/null; }
 
 command -v make >/dev/null || need make
-command -v gcc >/dev/null || need gcc libc6-dev
-echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1 || need libc6-dev
+echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1 || need gcc libc6-dev
 
 debian_postgres=     # packages of this major belong to it
 if [ -n "${PG_CONFIG:-}" ]; then

@@ -401,19 +401,18 @@ sub create_check
 		  . "b_ AS MATERIALIZED (SELECT $columns FROM ($should) x_ $where)\n" . $differ->($what);
 	};
 	my $static = $compare->('_current', $current, $all, '');
-	my $definition = $compare->('_current (definition)', $current, '%1$s', 'WHERE %2$s');
-	my $where = $compare->('_current (where)', $current, $all =~ s/%/%%/gr, 'WHERE %1$s');
+	my $definition = $compare->('_current (definition)', $current, '@definition@', 'WHERE @condition@');
+	my $where = $compare->('_current (where)', $current, $all, 'WHERE @condition@');
 	my $live_hand = "WITH $marked, a_ AS MATERIALIZED (SELECT $columns FROM $live x_ WHERE $unmarked),\n"
 	  . "b_ AS MATERIALIZED (SELECT $columns FROM ($settled) x_ WHERE $unmarked)\n" . $differ->('live');
 	my $live_definition = "WITH $marked, a_ AS MATERIALIZED (SELECT $columns FROM $live x_ WHERE $unmarked),\n"
-	  . "b_ AS MATERIALIZED (SELECT $columns FROM (%1\$s) x_ WHERE $unmarked)\n" . $differ->('live (definition)');
-	# names may hold a %, which format() would take for its own
-	my $escape = sub { $_[0] =~ s/%(?![12]\$s)/%%/gr };
-	my $dynamic = sub { my ($text) = @_; return '$dynamic$' . $text . '$dynamic$' };
+	  . "b_ AS MATERIALIZED (SELECT $columns FROM (\@definition\@) x_ WHERE $unmarked)\n" . $differ->('live (definition)');
 	my $key_list = join ', ', @keys;
-	$definition = $dynamic->($escape->($definition));
-	$live_definition = $dynamic->($escape->($live_definition));
-	$where = $dynamic->($where =~ s/%(?!1\$s|%)/%%/gr);
+	my $dynamic = sub {
+		my ($text) = @_;
+		return "replace(replace(\$dynamic\$$text\$dynamic\$, '\@definition\@', check_text_), '\@condition\@', check_condition_)";
+	};
+	($definition, $live_definition, $where) = map { $dynamic->($_) } $definition, $live_definition, $where;
 
 	$self->safe(<<"SQL");
 DROP FUNCTION IF EXISTS $setting->{schema}.check_$rollup->{number};
@@ -423,7 +422,7 @@ RETURNS SETOF text LANGUAGE plpgsql AS \$check\$
 DECLARE
 	check_w_ timestamptz;
 	check_bound_ $kind;
-	check_text_ text;
+	check_text_ text := '';
 BEGIN
 	IF check_whole_ THEN
 		check_w_ := public.rollup_watermark($regclass);
@@ -434,7 +433,7 @@ BEGIN
 		RETURN QUERY $live_hand;
 		IF check_fresh_ THEN
 			check_text_ := '(' || rtrim(public.rollup_definition($regclass, check_w_), E' \\n;') || ')';
-			RETURN QUERY EXECUTE format($live_definition, check_text_);
+			RETURN QUERY EXECUTE $live_definition;
 		END IF;
 		RETURN QUERY SELECT 'rollup_verify: ' || v_::text FROM public.rollup_verify($regclass) v_ LIMIT 8;
 		RETURN QUERY SELECT 'rollup_check: ' || c_::text FROM public.rollup_check($regclass) c_
@@ -443,10 +442,10 @@ BEGIN
 			   OR c_.keys <> (SELECT count(*) FROM (SELECT DISTINCT $key_list FROM $live) k_);
 	END IF;
 	RETURN QUERY $static;
-	RETURN QUERY EXECUTE format($where, check_condition_);
+	RETURN QUERY EXECUTE $where;
 	IF check_whole_ AND check_fresh_ THEN
 		check_text_ := '(' || rtrim(public.rollup_definition($regclass), E' \\n;') || ')';
-		RETURN QUERY EXECUTE format($definition, check_text_, check_condition_);
+		RETURN QUERY EXECUTE $definition;
 	END IF;
 END \$check\$;
 SQL
@@ -1245,7 +1244,8 @@ sub step_attach
 		return;
 	}
 	my @below = $self->second_level($table);
-	my $sql = "CREATE TABLE $table (" . $setting->column_list(shuffled(@{ $setting->{attributes} })) . ")"
+	my $sql = "CREATE TABLE $table (" . $setting->column_list(shuffled(@{ $setting->{attributes} }))
+	  . join('', map { ", $_ int" } @{ $self->{added} // [] }) . ")"
 	  . $self->partition_by . ";\n";
 	for my $leaf (@below)
 	{
@@ -1382,8 +1382,10 @@ sub step_ddl
 	elsif ($kind eq 'add_column')
 	{
 		my $name = 'added_' . ++$self->{gid};
+		my $drop = chance(0.5);
 		$self->does('A', "ALTER TABLE $source ADD COLUMN $name int DEFAULT " . pick(1, 'NULL') . ";\n"
-			  . (chance(0.5) ? "ALTER TABLE $source DROP COLUMN $name;" : ''));
+			  . ($drop ? "ALTER TABLE $source DROP COLUMN $name;" : ''));
+		push @{ $self->{added} }, $name if !$drop;
 	}
 	elsif ($kind eq 'rename_column' && !$setting->{before_trigger} && !$setting->{after_trigger})
 	{
