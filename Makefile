@@ -55,9 +55,9 @@ lint:
 demo:
 	@PG_CONFIG='$(named_pg_config)' test/demo.sh
 analyze:
-	@PG_CONFIG='$(named_pg_config)' test/run.sh analyze
+	@PG_CONFIG='$(named_pg_config)' test/analyze.sh
 coverage:
-	@PG_CONFIG='$(named_pg_config)' test/run.sh coverage
+	@PG_CONFIG='$(named_pg_config)' COVERAGE=1 test/run.sh
 
 ifneq ($(filter-out $(own),$(or $(MAKECMDGOALS),all)),)
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)

@@ -120,18 +120,17 @@ missing_column_text(const char *function, const Node *arg, const DrColumn *colum
 
 /*
  * Whether two arguments are the same value in the same order.  max() of a
- * varchar or of a domain has a cast to the type that max() is declared for.
+ * varchar or of a domain has a cast to the type that max() is declared for: an
+ * implicit one in the user's text, an explicit one when read back from a view.
  */
 bool
 dr_measure_same_arg(const Node *one, const Node *other)
 {
 	Oid			types[2] = {exprType(one), exprType(other)};
 
-	while (IsA(one, RelabelType) &&
-		   ((const RelabelType *) one)->relabelformat == COERCE_IMPLICIT_CAST)
+	while (IsA(one, RelabelType))
 		one = (const Node *) ((const RelabelType *) one)->arg;
-	while (IsA(other, RelabelType) &&
-		   ((const RelabelType *) other)->relabelformat == COERCE_IMPLICIT_CAST)
+	while (IsA(other, RelabelType))
 		other = (const Node *) ((const RelabelType *) other)->arg;
 
 	return equal(one, other) &&

@@ -27,7 +27,7 @@ keep_out_of_environment() {
   for v in $(compgen -e); do
     case $v in
       PG_CONFIG|PGTEST_USER|PG_TEST_*) ;;
-      PG*|MAKEFLAGS|MFLAGS|MAKELEVEL|MAKEOVERRIDES) unset "$v" ;;
+      PG*|WAITPOINTS|MAKEFLAGS|MFLAGS|MAKELEVEL|MAKEOVERRIDES) unset "$v" ;;
     esac
   done
 }

@@ -11,6 +11,9 @@
 #   isolation   test/isolation/specs/*.spec                 (waitpoint build)
 #   tap         test/t/*.pl; crash_*.pl on the waitpoint build
 #
+# With COVERAGE=1 (make coverage): from one gcov build, without lint and
+# waitpoints, and at the end the share of lines that ran.
+#
 # From the environment: KINDS (as the arguments), TESTS (names or patterns of
 # tests, of all kinds, to run alone), PG_CONFIG, PGTEST_USER (whom root becomes:
 # postgres), WERROR= (to let warnings pass), KEEP=1 (keep the work folder),
@@ -22,6 +25,7 @@ shopt -s extglob
 . "$(dirname "$0")/cluster.sh"
 
 all_kinds='lint build waitpoints regress pgtap isolation tap'
+[ -z "${COVERAGE:-}" ] || all_kinds='build regress pgtap isolation tap'
 kinds=${*:-${KINDS:-$all_kinds}}
 for kind in $kinds; do
   case " $all_kinds " in *" $kind "*) ;; *) die "no such kind of test: $kind (there are: $all_kinds)" ;; esac
@@ -40,13 +44,18 @@ cd "$top"
 WERROR=${WERROR-1}
 # shellcheck disable=SC2086
 PG_CONFIG=$("$top/test/setup.sh" build $kinds)
-# a coverage run has one build for all, with the waitpoints in it
-plain=plain waitpoints=waitpoints
-if [ -n "${COVERAGE:-}" ]; then
-  plain=coverage waitpoints=coverage
-fi
 use_postgres
 make_work
+
+plain=plain waitpoints=waitpoints
+if [ -n "${COVERAGE:-}" ]; then
+  # one build for all, with the waitpoints in it; servers write their counts
+  # to where they may write
+  plain=coverage waitpoints=coverage
+  export GCOV_PREFIX=$work/gcov
+  mkdir "$GCOV_PREFIX"
+  hand_over "$GCOV_PREFIX"
+fi
 
 # --- the kinds ------------------------------------------------------------
 # Each runs in a subshell, in $work/out/KIND, what it leaves there is kept.
@@ -178,6 +187,19 @@ prove_with() {
   return "$rc"
 }
 
+# the share of lines that ran, for each file
+coverage() {
+  local dir=$top/build/coverage
+  say '=== coverage'
+  cp "$GCOV_PREFIX$dir"/src/*.gcda "$dir/src/"
+  (cd "$dir" && gcov -n src/*.gcda) | perl -ne '
+    $file = $1 if /^File .(src\/.*\.c)/;
+    if (defined $file && /^Lines executed:([\d.]+)% of (\d+)/) {
+      printf "%-20s %6.2f %% of %4d lines\n", $file, $1, $2;
+      undef $file;
+    }' | sort
+}
+
 # --- one after the other --------------------------------------------------
 
 run_kind() {
@@ -216,6 +238,7 @@ for kind in $kinds; do
     break
   fi
 done
+[ -z "${COVERAGE:-}" ] || coverage
 if [ -n "${TESTS:-}" ] && [ ! -e "$work/picked" ]; then
   summary+="no test is named $TESTS"$'\n'
   failed=1

@@ -463,8 +463,8 @@ CREATE TABLE collated_1 PARTITION OF collated FOR VALUES IN (1);
 CREATE TABLE collated_2 PARTITION OF collated FOR VALUES IN (2);
 INSERT INTO collated VALUES (1, 0, 'B'), (1, 1, 'a'), (2, 0, 'a'), (2, 1, 'B');
 SELECT alike(plan_of('SELECT g, latest(v COLLATE unicode_order, 1) FROM collated GROUP BY g'), '%Partial%', 'partitions with a collation');
-SELECT results_eq('SELECT latest(v COLLATE unicode_order, 1) COLLATE "C" FROM collated GROUP BY g', 'VALUES (''B''), (''B'')', 'the collation travels');
-SELECT results_eq('SELECT earliest(v COLLATE any_case, 1) COLLATE "C" FROM collated GROUP BY g', 'VALUES (''a''), (''a'')', 'a nondeterministic one, too');
+SELECT is((SELECT array_agg(v COLLATE "C") FROM (SELECT latest(v COLLATE unicode_order, 1) AS v FROM collated GROUP BY g) x), '{B,B}', 'the collation travels');
+SELECT is((SELECT array_agg(v COLLATE "C") FROM (SELECT earliest(v COLLATE any_case, 2) AS v FROM collated GROUP BY g) x), '{a,a}', 'a nondeterministic one, too');
 \else
 SELECT skip('no ICU', 3);
 \endif

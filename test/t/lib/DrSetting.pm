@@ -283,7 +283,7 @@ sub draw_rollup
 		my %by = map { $_ => 1 } 't', roles_in(map { $_->{q} } @keys);
 		$by{ pick(qw(eid k1 vi)) } = 1 if chance(0.3);
 		$rollup->{dedup_by} = [ shuffled(sort keys %by) ];
-		$rollup->{dedup_order} = [ some(between(1, 2), qw(eid t2 vi vt)) ] if chance(0.6);
+		$rollup->{dedup_order} = [ some(between(1, 2), grep { !$by{$_} } qw(eid t2 vi vt)) ] if chance(0.6);
 	}
 	# the columns that the query and the deduplication use, as they lie in the
 	# source, the time first
