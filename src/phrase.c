@@ -269,7 +269,7 @@ dr_phrase_key_json(const DrDefinition *def, char **texts)
 	bool		first = true;
 
 	initStringInfo(&buf);
-	appendStringInfoString(&buf, "(SELECT pg_catalog.to_jsonb(x) FROM (SELECT ");
+	appendStringInfoString(&buf, "(SELECT pg_catalog.to_jsonb(x.*) FROM (SELECT ");
 	for (int i = 0; i < def->nkeys; i++)
 		dr_phrase_append_item(&buf, &first,
 					psprintf("%s AS %s", texts[i],

@@ -501,7 +501,7 @@ differs(const DrColumn *column)
 static char *
 row_json(const DrDefinition *def, const char *alias)
 {
-	return psprintf("(SELECT pg_catalog.to_jsonb(x) FROM (SELECT %s) x)",
+	return psprintf("(SELECT pg_catalog.to_jsonb(x.*) FROM (SELECT %s) x)",
 					dr_phrase_columns(def, alias, true, true));
 }
 

@@ -35,7 +35,8 @@ if [ -n "$scan_build" ]; then
   cp -r src Makefile "$ext.control" sql "$work/tmp/"
   rm -f "$work"/tmp/src/*.o
   "$scan_build" --use-cc="$clang" --status-bugs -o "$top/test-output/scan-build" \
-    make -s -C "$work/tmp" PG_CONFIG="$PG_CONFIG" with_llvm=no all || rc=1
+    make -s -C "$work/tmp" PG_CONFIG="$PG_CONFIG" with_llvm=no \
+    COPT="-Wno-ignored-attributes -Wno-unknown-warning-option -Wno-ignored-optimization-argument" all || rc=1
 fi
 
 [ -n "$ran" ] || die 'neither cppcheck nor scan-build (clang-tools) is installed'

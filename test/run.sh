@@ -177,7 +177,7 @@ prove_with() {
   local dir=$work/tap.$1 rc=0
   use_installation "$1"
   shift
-  as_user mkdir "$dir"
+  [ -d "$dir" ] || as_user mkdir "$dir"
   # shellcheck disable=SC2086
   as_user env TESTDIR="$dir" TESTDATADIR="$dir/tmp_check" TESTLOGDIR="$dir/tmp_check/log" \
     PG_REGRESS="$pgxs/src/test/regress/pg_regress" top_builddir="$dir" \
