@@ -251,7 +251,7 @@ image_of_range(RangeType *range)
 static Datum
 image_of_multirange(MultirangeType *multirange)
 {
-	TypeCacheEntry *range = lookup_type_cache(multirange->multirangetypid,
+	TypeCacheEntry *range = lookup_type_cache(MultirangeTypeGetOid(multirange),
 											  TYPECACHE_MULTIRANGE_INFO)->rngtype;
 	int			count = 2 * multirange->rangeCount;
 	RangeBound *bounds = (RangeBound *) palloc((count + 1) * sizeof(RangeBound));

@@ -48,8 +48,6 @@
 #include "identity.h"
 #include "query.h"
 
-static const char *const row_events[] = {"insert", "update", "delete"};
-
 static void
 run(const char *sql)
 {
@@ -312,8 +310,8 @@ make_late_triggers(const DrRollup *rollup)
 	DrIdentity	before;
 
 	dr_identity_enter_extension(&before);
-	for (int i = 0; i < lengthof(row_events); i++)
-		run(dr_query_create_late_trigger(def, rollup, row_events[i]));
+	for (int i = 0; i < DR_ROW_EVENTS; i++)
+		run(dr_query_create_late_trigger(def, rollup, dr_query_row_events[i]));
 	dr_identity_leave(&before);
 	dr_create_truncate_triggers(rollup, rollup->source);
 }
@@ -432,10 +430,10 @@ add_triggers(ObjectAddresses *objects, const DrRollup *rollup)
 		add_object(objects, TriggerRelationId,
 				   get_trigger_oid(lfirst_oid(cell),
 								   dr_query_trigger_name(rollup->id, "truncate"), true));
-	for (int i = 0; i < lengthof(row_events); i++)
+	for (int i = 0; i < DR_ROW_EVENTS; i++)
 		add_object(objects, TriggerRelationId,
 				   get_trigger_oid(rollup->source,
-								   dr_query_trigger_name(rollup->id, row_events[i]), true));
+								   dr_query_trigger_name(rollup->id, dr_query_row_events[i]), true));
 }
 
 /*

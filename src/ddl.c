@@ -195,8 +195,10 @@ inspect(const DrRollup *rollup)
 		refuse_drop(rollup, "the view");
 	if (!exists(rollup->marks))
 		refuse_drop(rollup, "the table of marks");
-	if (!has_trigger(rollup, "insert") || !has_trigger(rollup, "update") ||
-		!has_trigger(rollup, "delete") || !has_trigger(rollup, "truncate"))
+	for (int i = 0; i < DR_ROW_EVENTS; i++)
+		if (!has_trigger(rollup, dr_query_row_events[i]))
+			refuse_drop(rollup, "the trigger");
+	if (!has_trigger(rollup, "truncate"))
 		refuse_drop(rollup, "the trigger");
 }
 

@@ -23,9 +23,14 @@
  */
 #include "late.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -34,6 +39,7 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -154,6 +160,67 @@ dr_late_threshold(Oid live)
 		entry->value = value;
 	}
 	return value;
+}
+
+/* ---------------------------------------------------------------- triggers */
+
+/* How a trigger of that name fires on the table; 0: there is none. */
+static char
+trigger_enabled(Relation pg_trigger, Oid relation, const char *name)
+{
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	char		enabled = 0;
+
+	ScanKeyInit(&keys[0], Anum_pg_trigger_tgrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relation));
+	ScanKeyInit(&keys[1], Anum_pg_trigger_tgname, BTEqualStrategyNumber,
+				F_NAMEEQ, CStringGetDatum(name));
+	scan = systable_beginscan(pg_trigger, TriggerRelidNameIndexId, true, NULL, 2, keys);
+	if (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		enabled = ((Form_pg_trigger) GETSTRUCT(tuple))->tgenabled;
+	systable_endscan(scan);
+	return enabled;
+}
+
+static void
+check_trigger(Relation pg_trigger, int32 id, Oid relation, const char *event)
+{
+	char	   *name = dr_query_trigger_name(id, event);
+
+	if (trigger_enabled(pg_trigger, relation, name) != TRIGGER_FIRES_ALWAYS)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trigger \"%s\" of \"%s\" does not always fire", name,
+						dr_catalog_name(relation)),
+				 errdetail("Late rows may have been written without a mark."),
+				 errhint("Run ALTER TABLE %s ENABLE ALWAYS TRIGGER %s, then mark the time of the rows written meanwhile by rollup_mark.",
+						 dr_query_relation(relation), name)));
+}
+
+/*
+ * An error where a trigger on the source or a leaf is missing or does not
+ * always fire: late rows may have come without a mark, or may come so from
+ * now on, and nobody would ever know.
+ */
+void
+dr_late_check_triggers(const DrRollup *rollup)
+{
+	List	   *relations = find_all_inheritors(rollup->source, NoLock, NULL);
+	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	ListCell   *cell;
+
+	foreach(cell, relations)
+	{
+		Oid			relation = lfirst_oid(cell);
+
+		for (int i = 0; i < DR_ROW_EVENTS; i++)
+			check_trigger(pg_trigger, rollup->id, relation, dr_query_row_events[i]);
+		if (relation == rollup->source || get_rel_relkind(relation) == RELKIND_RELATION)
+			check_trigger(pg_trigger, rollup->id, relation, "truncate");
+	}
+	table_close(pg_trigger, AccessShareLock);
 }
 
 /* ------------------------------------------------------------------- marks */

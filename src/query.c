@@ -200,6 +200,9 @@ dr_query_relation(Oid relation)
 	return dr_phrase_relation(relation);
 }
 
+/* What the row triggers are for; the fourth trigger is for "truncate". */
+const char *const dr_query_row_events[DR_ROW_EVENTS] = {"insert", "update", "delete"};
+
 /* The name of one of a rollup's triggers on its source. */
 char *
 dr_query_trigger_name(int32 id, const char *event)

@@ -27,6 +27,8 @@ extern char *dr_query_create_current(const DrDefinition *def, const DrRollup *ro
 extern char *dr_query_create_late_trigger(const DrDefinition *def,
 										  const DrRollup *rollup, const char *event);
 extern char *dr_query_create_truncate_trigger(int32 id, Oid relation);
+#define DR_ROW_EVENTS	3
+extern const char *const dr_query_row_events[DR_ROW_EVENTS];
 extern char *dr_query_trigger_name(int32 id, const char *event);
 extern char *dr_query_relation(Oid relation);
 

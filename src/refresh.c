@@ -197,6 +197,7 @@ begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 	read_rollup(refresh);
 	refresh->def = dr_definition_read(rollup->events, rollup->definition);
 	dr_locks_check_not_in_use(rollup->source, "refresh a rollup of");
+	dr_late_check_triggers(refresh->rollup);
 	refresh->run.action = choose_action(refresh);
 	DR_WAITPOINT("refresh-locked");
 

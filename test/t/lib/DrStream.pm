@@ -97,6 +97,8 @@ sub does
 	{
 		if (   $EXPECTED{$error}
 			|| ($option{serial} && $error eq '40001')
+			# a deferred constraint leaves trigger events pending until the commit
+			|| ($error eq '55006' && ($self->{setting}{unique}{style} // '') eq 'deferrable')
 			|| ($self->{failed}{$name} && $error =~ /^(25P02|42704|3B001|25P01)$/)
 			|| ($option{may} && $error =~ /^($option{may})$/))
 		{
@@ -467,9 +469,12 @@ sub condition
 	{
 		my $name = ident($key->{name});
 		my ($one, $two) = map { literal($_, $key->{type}) } pick(@{ $key->{pool} }), pick(@{ $key->{pool} });
-		my @forms = ("$name = $one", "$name = $one", "$name IS NULL", "$name IS NOT NULL",
-			"$name > $one", "$name IN ($one, $two)", "$name = $one OR $name IS NULL",
+		my @forms = ("$name = $one", "$name = $one", "$name > $one", "$name IN ($one, $two)",
 			"$name IS NOT DISTINCT FROM $one");
+		# (pruning takes IS NULL of a composite value for something else than the
+		# executor does)
+		push @forms, "$name IS NULL", "$name IS NOT NULL", "$name = $one OR $name IS NULL"
+		  if $key->{type} ne 'drt.pair';
 		push @forms, "$name = ANY (ARRAY[$one, $two])" if $key->{type} !~ /\[\]/;
 		push @parts, '(' . pick(@forms) . ')';
 	}
@@ -1086,6 +1091,7 @@ SELECT r.action || '|' || coalesce(extract(epoch FROM r.to_time)::bigint::text, 
 SELECT 'now ' || coalesce(extract(epoch FROM public.rollup_watermark($live))::bigint::text, 'null')
   || ' ' || (SELECT count(*) FROM public.rollup_late l WHERE l.rollup = $live);
 SQL
+	return if $self->{failed}{$name};
 	my ($action, $to) = $answer =~ /^(\w+)\|(\w+)\|true$/m or die "no row from rollup_refresh:\n$answer";
 	my ($now, $left) = $answer =~ /^now (\S+) (\d+)$/m;
 	my $should = $expected eq 'none' ? $w : $boundary;
@@ -1104,7 +1110,7 @@ sub step_refresh
 	{
 		$self->does('A', $self->random_settings);
 		my $action = $self->refresh('A', $rollup);
-		$rollup->{reseed} = 0 if $action eq 'seed';
+		$rollup->{reseed} = 0 if ($action // '') eq 'seed';
 	}
 	return;
 }
@@ -1284,7 +1290,7 @@ sub step_mark
 	my ($self) = @_;
 	my ($rollup) = shuffled($self->rollups);
 	my @days = sort { $a <=> $b } keys %{ $rollup->{boundary} };
-	my ($from, $till) = sort { $a <=> $b } pick(@days), pick(@days);
+	my ($from, $till) = sort { $a <=> $b } some(2, @days);
 
 	$self->does('A', chance(0.3) ? $self->mark($rollup, "'-infinity'", "'infinity'")
 		: $self->mark($rollup, map { "to_timestamp($rollup->{boundary}{$_})" } $from, $till));
