@@ -250,6 +250,7 @@ seed(Refresh *refresh)
 			 dr_catalog_name(refresh->rollup->live));
 	refresh->run.folded_keys =
 		run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup), false);
+	DR_WAITPOINT("refresh-folded");
 }
 
 static void

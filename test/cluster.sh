@@ -80,8 +80,8 @@ make_work() {
   trap clean_up EXIT
   mkdir "$work/tmp" "$work/out"
   local d
-  for d in sql expected test; do
-    [ ! -d "$top/$d" ] || cp -r "$top/$d" "$work/"
+  for d in sql expected test README.md; do
+    [ ! -e "$top/$d" ] || cp -r "$top/$d" "$work/"
   done
   if [ -n "${DR_TEST_DATA:-}" ]; then
     [ -d "$DR_TEST_DATA" ] || die "DR_TEST_DATA is no folder: $DR_TEST_DATA"
