@@ -26,20 +26,15 @@
 #include "aggregates.h"
 
 #include "access/detoast.h"
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
-#include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/multirangetypes.h"
-#include "utils/rangetypes.h"
 #include "utils/typcache.h"
+
+#include "image.h"
 
 /* Orders of time that need no call through fmgr. */
 typedef enum TimeOrder
@@ -48,16 +43,6 @@ typedef enum TimeOrder
 	TIME_INT32,
 	TIME_CALLED
 } TimeOrder;
-
-/* What holds rows has an image that goes deeper than its own bytes. */
-typedef enum ImageShape
-{
-	IMAGE_BYTES,
-	IMAGE_ROW,
-	IMAGE_ARRAY,
-	IMAGE_RANGE,
-	IMAGE_MULTIRANGE
-} ImageShape;
 
 /* A type and its default btree order. */
 typedef struct Ordered
@@ -76,8 +61,7 @@ struct DrContest
 	Oid			collation;
 	bool		latest;
 	TimeOrder	time_order;
-	ImageShape	value_shape;
-	FmgrInfo	compare_row_images; /* if the value is a row */
+	DrImageOrder images;			/* of values */
 };
 
 /* Memory for a value that comes and goes. */
@@ -104,236 +88,6 @@ typedef struct Serialized
 	Oid			collation;
 	uint32		latest;			/* four bytes: no padding */
 } Serialized;
-
-static Datum image(Oid type, Datum value);
-
-/* The shape of a type's image; domains have that of their base type. */
-static ImageShape
-image_shape(Oid type)
-{
-	Oid			base = getBaseType(type);
-	ImageShape	shape;
-	Oid			inner;
-
-	check_stack_depth();
-	switch (get_typtype(base))
-	{
-		case TYPTYPE_COMPOSITE:
-			return IMAGE_ROW;
-		case TYPTYPE_RANGE:
-			shape = IMAGE_RANGE;
-			inner = get_range_subtype(base);
-			break;
-		case TYPTYPE_MULTIRANGE:
-			shape = IMAGE_MULTIRANGE;
-			inner = get_multirange_range(base);
-			break;
-		default:
-			if (base == RECORDOID)
-				return IMAGE_ROW;
-			shape = IMAGE_ARRAY;
-			inner = get_element_type(base);
-	}
-	if (OidIsValid(inner) && image_shape(inner) != IMAGE_BYTES)
-		return shape;
-	return IMAGE_BYTES;
-}
-
-/*
- * Compare the bytes of two values.  Numbers passed by value count as unsigned
- * ones, bytes as by memcmp and then by length: the order of the server's *>
- * operator for rows of one such column.
- */
-static int
-compare_bytes(Datum a, Datum b, bool typbyval, int typlen)
-{
-	Size		a_size,
-				b_size;
-	int			result;
-
-	if (typbyval)
-	{
-		if (typlen < (int) sizeof(Datum))
-		{
-			Datum		mask = (((Datum) 1) << (typlen * BITS_PER_BYTE)) - 1;
-
-			a &= mask;
-			b &= mask;
-		}
-		return (a > b) - (a < b);
-	}
-	if (typlen > 0)
-		return memcmp(DatumGetPointer(a), DatumGetPointer(b), typlen);
-	if (typlen != -1)
-		return strcmp(DatumGetCString(a), DatumGetCString(b));
-
-	a = PointerGetDatum(PG_DETOAST_DATUM_PACKED(a));
-	b = PointerGetDatum(PG_DETOAST_DATUM_PACKED(b));
-	a_size = VARSIZE_ANY_EXHDR(DatumGetPointer(a));
-	b_size = VARSIZE_ANY_EXHDR(DatumGetPointer(b));
-	result = memcmp(VARDATA_ANY(DatumGetPointer(a)),
-					VARDATA_ANY(DatumGetPointer(b)), Min(a_size, b_size));
-	return result != 0 ? result : (a_size > b_size) - (a_size < b_size);
-}
-
-/*
- * The image of an array, or of bounds, of what holds rows: an array of the
- * members' images.  Overwrites "values".
- */
-static Datum
-image_of_members(Oid type, Datum *values, bool *nulls,
-				 int ndim, int *dims, int *lower_bounds)
-{
-	int			count = ArrayGetNItems(ndim, dims);
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-
-	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);
-	for (int i = 0; i < count; i++)
-		if (!nulls[i])
-			values[i] = image(type, values[i]);
-	return PointerGetDatum(construct_md_array(values, nulls,
-											  ndim, dims, lower_bounds,
-											  type, typlen, typbyval, typalign));
-}
-
-static Datum
-image_of_array(ArrayType *array)
-{
-	Oid			type = ARR_ELEMTYPE(array);
-	Datum	   *values;
-	bool	   *nulls;
-	int			count;
-	int16		typlen;
-	bool		typbyval;
-	char		typalign;
-
-	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);
-	deconstruct_array(array, type, typlen, typbyval, typalign,
-					  &values, &nulls, &count);
-	return image_of_members(type, values, nulls,
-							ARR_NDIM(array), ARR_DIMS(array), ARR_LBOUND(array));
-}
-
-/*
- * Bounds suffice: ranges that are equal by their order also agree in what is
- * empty, infinite and inclusive.
- */
-static Datum
-image_of_bounds(TypeCacheEntry *range, RangeBound *bounds, int count)
-{
-	Datum	   *values = (Datum *) palloc((count + 1) * sizeof(Datum));
-	bool	   *nulls = (bool *) palloc((count + 1) * sizeof(bool));
-	int			lower_bound = 1;
-
-	for (int i = 0; i < count; i++)
-	{
-		values[i] = bounds[i].val;
-		nulls[i] = bounds[i].infinite;
-	}
-	return image_of_members(range->rngelemtype->type_id, values, nulls,
-							1, &count, &lower_bound);
-}
-
-static Datum
-image_of_range(RangeType *range)
-{
-	TypeCacheEntry *entry = lookup_type_cache(RangeTypeGetOid(range),
-											  TYPECACHE_RANGE_INFO);
-	RangeBound	bounds[2];
-	bool		empty;
-
-	range_deserialize(entry, range, &bounds[0], &bounds[1], &empty);
-	return image_of_bounds(entry, bounds, empty ? 0 : 2);
-}
-
-static Datum
-image_of_multirange(MultirangeType *multirange)
-{
-	TypeCacheEntry *range = lookup_type_cache(MultirangeTypeGetOid(multirange),
-											  TYPECACHE_MULTIRANGE_INFO)->rngtype;
-	int			count = 2 * multirange->rangeCount;
-	RangeBound *bounds = (RangeBound *) palloc((count + 1) * sizeof(RangeBound));
-
-	for (int i = 0; i < count; i += 2)
-		multirange_get_bounds(range, multirange, i / 2,
-							  &bounds[i], &bounds[i + 1]);
-	return image_of_bounds(range, bounds, count);
-}
-
-/* The image of a row is a row of its columns' images. */
-static Datum
-image_of_row(HeapTupleHeader row)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row),
-											  HeapTupleHeaderGetTypMod(row));
-	Datum	   *values = (Datum *) palloc(desc->natts * sizeof(Datum));
-	bool	   *nulls = (bool *) palloc(desc->natts * sizeof(bool));
-	HeapTupleData tuple;
-	Datum		result;
-
-	tuple.t_len = HeapTupleHeaderGetDatumLength(row);
-	ItemPointerSetInvalid(&tuple.t_self);
-	tuple.t_tableOid = InvalidOid;
-	tuple.t_data = row;
-	heap_deform_tuple(&tuple, desc, values, nulls);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(desc, i);
-
-		if (column->attisdropped)
-			nulls[i] = true;
-		if (!nulls[i])
-			values[i] = image(column->atttypid, values[i]);
-	}
-	result = HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
-	ReleaseTupleDesc(desc);
-	return result;
-}
-
-/*
- * The value in its one packing, good for comparing bytes and nothing else.
- * Leaves memory behind in the current context.
- */
-static Datum
-image(Oid type, Datum value)
-{
-	check_stack_depth();
-	switch (image_shape(type))
-	{
-		case IMAGE_ROW:
-			return image_of_row(DatumGetHeapTupleHeader(value));
-		case IMAGE_ARRAY:
-			return image_of_array(DatumGetArrayTypeP(value));
-		case IMAGE_RANGE:
-			return image_of_range(DatumGetRangeTypeP(value));
-		case IMAGE_MULTIRANGE:
-			return image_of_multirange(DatumGetMultirangeTypeP(value));
-		case IMAGE_BYTES:
-			break;
-	}
-	return get_typlen(type) == -1 ? PointerGetDatum(PG_DETOAST_DATUM(value)) : value;
-}
-
-/*
- * Rule 4.  A row's columns count in order, as for the server's *> operator.
- * May leave memory behind in the current context.
- */
-static int
-compare_images(DrContest *contest, Datum a, Datum b)
-{
-	Ordered    *value = &contest->value;
-
-	if (contest->value_shape == IMAGE_BYTES)
-		return compare_bytes(a, b, value->typbyval, value->typlen);
-	a = image(value->type, a);
-	b = image(value->type, b);
-	if (contest->value_shape == IMAGE_ROW)
-		return DatumGetInt32(FunctionCall2(&contest->compare_row_images, a, b));
-	return compare_bytes(a, b, false, -1);
-}
 
 /*
  * Find a type's order, or raise an error.  The call information is a copy of
@@ -395,9 +149,7 @@ dr_aggregates_prepare(Oid value_type, Oid at_type, Oid collation, bool latest,
 	contest->collation = collation;
 	contest->latest = latest;
 	contest->time_order = find_time_order(at_type);
-	contest->value_shape = image_shape(value_type);
-	if (contest->value_shape == IMAGE_ROW)
-		fmgr_info_cxt(F_BTRECORDIMAGECMP, &contest->compare_row_images, context);
+	dr_image_prepare(&contest->images, value_type, context);
 	return contest;
 }
 
@@ -434,7 +186,7 @@ wins_tie(DrContest *contest, const DrEntrant *challenger,
 	if (result != 0)
 		return contest->latest ? result > 0 : result < 0;
 
-	return compare_images(contest, challenger->value, champion->value) > 0;
+	return dr_image_compare(&contest->images, challenger->value, champion->value) > 0;
 }
 
 /*

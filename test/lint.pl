@@ -11,7 +11,7 @@ use FindBin;
 # The layers of src/: a file includes its own header and headers of strictly
 # lower layers only.
 my @layers = (
-  [qw(dailyrollup compat)],
+  [qw(dailyrollup compat image)],
   [qw(guc boundary identity debug aggregates measure expression shape source)],
   [qw(catalog definition phrase locks)],
   [qw(query plans progress)],
