@@ -27,7 +27,6 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
@@ -254,7 +253,7 @@ wait_for_writers_of(Oid relation, const char *source, Patience *patience)
 						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 						 errmsg("transactions that write to \"%s\" did not end within %s",
 								source,
-								GetConfigOption("dailyrollup.writer_timeout", false, false)),
+								GetConfigOptionByName("dailyrollup.writer_timeout", NULL, false)),
 						 errdetail("The refresh waits for process: %s.", pid_list(holder)),
 						 errhint("End them, or set dailyrollup.writer_timeout higher.")));
 			PG_RE_THROW();
@@ -268,14 +267,13 @@ wait_for_writers_of(Oid relation, const char *source, Patience *patience)
  * Wait until every transaction that holds a write lock on the source or on an
  * inheritor now has ended.  As CREATE INDEX CONCURRENTLY does, this queues
  * nobody; unlike it, a row written straight into a leaf counts, for it locks
- * the leaf alone.  Takes no lock itself.
+ * the leaf alone.  Takes no lock itself.  "name" is the source's, for messages.
  */
 void
-dr_locks_wait_for_writers(Oid source)
+dr_locks_wait_for_writers(Oid source, const char *name)
 {
 	List	   *relations = find_all_inheritors(source, NoLock, NULL);
 	Patience	patience = begin_patience();
-	char	   *name = get_rel_name(source);
 	ListCell   *cell;
 
 	foreach(cell, relations)

@@ -25,7 +25,7 @@
 extern void dr_locks_refresh(Oid definition, const char *rollup);
 extern bool dr_locks_refresh_held(Oid definition);
 extern bool dr_locks_refresh_taken(Oid definition);
-extern void dr_locks_wait_for_writers(Oid source);
+extern void dr_locks_wait_for_writers(Oid source, const char *name);
 extern void dr_locks_check_not_in_use(Oid source, const char *what);
 
 #endif							/* DR_LOCKS_H */

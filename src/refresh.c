@@ -203,7 +203,7 @@ begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 
 	if (reads_unmarked_rows(refresh))
 	{
-		dr_locks_wait_for_writers(rollup->source);
+		dr_locks_wait_for_writers(rollup->source, dr_catalog_name(rollup->source));
 		refresh->waited = true;
 	}
 	DR_WAITPOINT("refresh-waited");

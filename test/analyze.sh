@@ -9,19 +9,33 @@ keep_out_of_environment
 cd "$top"
 rc=0 ran=
 
-# Without the server's headers, which it does not get through: a few macros
-# tell it what they amount to.
+# Without the server's headers, which it does not get through: it is told what
+# a few of their macros amount to.
 if command -v cppcheck >/dev/null; then
   ran=1
   say '=== cppcheck'
+  macros=$(mktemp)
+  trap 'rm -f "$macros"' EXIT
+  cat > "$macros" <<'END'
+#define foreach(cell, list) for (cell = list_head(list); cell; cell = lnext(list, cell))
+#define forboth(a, b, c, d) for (a = list_head(b), c = list_head(d); a && c; a = lnext(b, a), c = lnext(d, c))
+#define ERROR 21
+#define FATAL 22
+#define ereport(level, ...) do { __VA_ARGS__; if ((level) >= ERROR) abort(); } while (0)
+#define elog(level, ...) do { if ((level) >= ERROR) abort(); } while (0)
+#define PG_FUNCTION_INFO_V1(name) extern int name##_info
+#define PG_MODULE_MAGIC extern int magic
+#define PG_TRY() {
+#define PG_CATCH() } if (0) {
+#define PG_FINALLY() } {
+#define PG_END_TRY() }
+#define PG_RE_THROW() abort()
+#define UINT64_FORMAT "%lu"
+#define INT64_FORMAT "%ld"
+END
   cppcheck -q --enable=warning,portability,performance --error-exitcode=1 --inline-suppr \
-    -D'foreach(cell, list)=for (cell = list_head(list); cell != 0; cell = lnext(list, cell))' \
-    -D'forboth(a, b, c, d)=for (a = list_head(b), c = list_head(d); a != 0 && c != 0; a = lnext(b, a), c = lnext(d, c))' \
-    -D'ereport(level, ...)=if (level >= ERROR) abort()' -D'elog(level, ...)=if (level >= ERROR) abort()' \
-    -D'ERROR=21' -D'FATAL=22' -D'PANIC=23' -D'WARNING=19' -D'NOTICE=18' -D'LOG=15' -D'DEBUG1=14' \
-    -D'PG_FUNCTION_INFO_V1(name)=' -D'PG_MODULE_MAGIC=' -D'PG_TRY()={' -D'PG_FINALLY()=}{' \
-    -D'PG_CATCH()=}if (0){' -D'PG_END_TRY()=}' -D'PG_RE_THROW()=abort()' \
-    -D'UINT64_FORMAT="%lu"' -D'INT64_FORMAT="%ld"' src || rc=1
+    --include="$macros" src || rc=1
+  rm -f "$macros"
 fi
 
 scan_build=$(compgen -c scan-build | grep -E '^scan-build(-[0-9]+)?$' | sort -V | head -1 || true)
