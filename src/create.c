@@ -4,11 +4,11 @@
  *
  *		in live's schema, as the owner:
  *			<live>, <live>_current
- *		in schema dailyrollup, made as the extension's owner and handed over:
+ *		in schema dailyrollup, the owner's too:
  *			key_<id>			composite type of a key
+ *			marks_<id>			table: keys of late rows
  *			events_<id>			view: the deduplicated source
  *			definition_<id>		view: the defining query over events_<id>
- *			marks_<id>			table: keys of late rows
  *		on the source, as the extension's owner:
  *			dailyrollup_<id>_insert, _update, _delete, _truncate
  *
@@ -233,9 +233,12 @@ made_relation(const char *prefix, int32 id)
 							 get_namespace_oid(DR_SCHEMA, false));
 }
 
-/* What lies in our own schema, where the owner may not create. */
+/*
+ * What holds names and types alone, in our own schema, where the owner may not
+ * create: made as the extension's owner, then handed over.
+ */
 static void
-make_own_objects(DrRollup *rollup, const DrDefinition *def)
+make_key_objects(DrRollup *rollup, const DrDefinition *def)
 {
 	int32		id = rollup->id;
 	const char *owner = quote_identifier(GetUserNameFromId(rollup->owner, false));
@@ -244,19 +247,56 @@ make_own_objects(DrRollup *rollup, const DrDefinition *def)
 	dr_identity_enter_extension(&before);
 	run(dr_query_create_key_type(def, id));
 	run(dr_query_create_marks(def, id));
-	run(dr_query_create_events(def, id));
-	run(dr_query_create_definition(def, id));
 	run(psprintf("ALTER TYPE dailyrollup.key_%d OWNER TO %s;"
-				 " ALTER TABLE dailyrollup.marks_%d OWNER TO %s;"
-				 " ALTER VIEW dailyrollup.events_%d OWNER TO %s;"
-				 " ALTER VIEW dailyrollup.definition_%d OWNER TO %s",
-				 id, owner, id, owner, id, owner, id, owner));
+				 " ALTER TABLE dailyrollup.marks_%d OWNER TO %s",
+				 id, owner, id, owner));
 	dr_identity_leave(&before);
 
 	rollup->marks = made_relation("marks", id);
-	rollup->events = made_relation("events", id);
-	rollup->definition = made_relation("definition", id);
 	rollup->key_type = get_rel_type_id(made_relation("key", id));
+}
+
+/*
+ * A view in our own schema.  Its text holds expressions of the user's, and to
+ * parse a constant may call a function of the user's, so the owner makes it,
+ * in live's schema, and the extension's owner only moves it.
+ */
+static Oid
+make_view(const DrRollup *rollup, const Request *request, const char *name,
+		  const char *query)
+{
+	const char *schema = quote_identifier(request->live->schemaname);
+	char	   *parked = psprintf("dailyrollup_%s_%d", name, rollup->id);
+	DrIdentity	before;
+
+	dr_identity_enter(rollup->owner, &before);
+	run(psprintf("CREATE VIEW %s.%s AS %s", schema, parked, query));
+	dr_identity_leave(&before);
+
+	dr_identity_enter_extension(&before);
+	run(psprintf("ALTER VIEW %s.%s SET SCHEMA dailyrollup;"
+				 " ALTER VIEW dailyrollup.%s RENAME TO %s_%d",
+				 schema, parked, parked, name, rollup->id));
+	dr_identity_leave(&before);
+	return made_relation(name, rollup->id);
+}
+
+/* The two views that are the definition. */
+static void
+make_definition(DrRollup *rollup, const DrDefinition *def, const Request *request)
+{
+	DrIdentity	before;
+	char	   *events;
+	char	   *definition;
+
+	/* printed for the search_path that they are run with */
+	dr_identity_enter(rollup->owner, &before);
+	events = dr_query_events(def);
+	definition = dr_query_definition_of(def, psprintf("dailyrollup.events_%d", rollup->id));
+	dr_identity_leave(&before);
+
+	rollup->events = make_view(rollup, request, "events", events);
+	rollup->definition = make_view(rollup, request, "definition", definition);
 }
 
 static void
@@ -387,7 +427,8 @@ make_rollup(const Request *request)
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	make_live(rollup, def, request);
-	make_own_objects(rollup, def);
+	make_key_objects(rollup, def);
+	make_definition(rollup, def, request);
 	make_current(rollup, request);
 	dr_catalog_insert(rollup);
 	make_late_triggers(rollup);

@@ -91,26 +91,26 @@ dr_query_create_marks(const DrDefinition *def, int32 id)
 	return buf.data;
 }
 
+/* What the view events_<id> shows: the deduplicated source. */
 char *
-dr_query_create_events(const DrDefinition *def, int32 id)
+dr_query_events(const DrDefinition *def)
 {
 	StringInfoData buf;
 	DrScope		scope = {.relation = def->source};
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "CREATE VIEW %s AS ", dr_phrase_own("events", id));
 	dr_phrase_append_events(&buf, def, &scope, def->ndedup > 0);
 	return buf.data;
 }
 
+/* What the view definition_<id> shows: the defining query over that view. */
 char *
-dr_query_create_definition(const DrDefinition *def, int32 id)
+dr_query_definition_of(const DrDefinition *def, const char *events)
 {
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "CREATE VIEW %s AS ", dr_phrase_own("definition", id));
-	dr_phrase_append_content_of(&buf, def, dr_phrase_own("events", id), " ");
+	dr_phrase_append_content_of(&buf, def, events, " ");
 	return buf.data;
 }
 

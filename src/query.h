@@ -20,8 +20,8 @@
 extern char *dr_query_create_live(const DrDefinition *def, const char *live);
 extern char *dr_query_create_key_type(const DrDefinition *def, int32 id);
 extern char *dr_query_create_marks(const DrDefinition *def, int32 id);
-extern char *dr_query_create_events(const DrDefinition *def, int32 id);
-extern char *dr_query_create_definition(const DrDefinition *def, int32 id);
+extern char *dr_query_events(const DrDefinition *def);
+extern char *dr_query_definition_of(const DrDefinition *def, const char *events);
 extern char *dr_query_create_current(const DrDefinition *def, const DrRollup *rollup,
 									 const char *view);
 extern char *dr_query_create_late_trigger(const DrDefinition *def,

@@ -26,7 +26,7 @@ keep_out_of_environment() {
   local v
   for v in $(compgen -e); do
     case $v in
-      PG_CONFIG|PGTEST_USER|PG_TEST_*) ;;
+      PG_CONFIG|PGTEST_USER|PG_TEST_*|PGISOLATIONTIMEOUT) ;;
       PG*|WAITPOINTS|MAKEFLAGS|MFLAGS|MAKELEVEL|MAKEOVERRIDES) unset "$v" ;;
     esac
   done

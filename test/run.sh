@@ -232,7 +232,7 @@ for kind in $kinds; do
   result=ok
   [ "$(cat "$work/rc")" = 0 ] || { result=FAILED; failed=1; }
   summary+=$(printf '%-10s  %-6s  %4d s' "$kind" "$result" $((SECONDS - start)))$'\n'
-  keep "$kind"
+  keep "$kind" || say "could not keep the output of $kind"
   if [ "$kind $result" = 'build FAILED' ]; then
     summary+='nothing further was run'$'\n'
     break

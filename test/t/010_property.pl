@@ -8,7 +8,7 @@
 # settings and every statement that it ran.
 #
 #	DR_SEEDS=200    how many seeds, from 1
-#	DR_SEED=123     that one alone
+#	DR_SEED=123     that one alone, or some: 123-130
 #	DR_STEPS=30     steps of a seed
 #	DR_SKIP=3,5-9   steps to leave out of it
 #	DR_SHRINK=1     leaves out of a failing seed what it fails without
@@ -30,10 +30,16 @@ use DrSetting;
 use DrStream;
 
 my $one = $ENV{DR_SEED};
-my @seeds = defined $one && $one ne '' ? ($one) : (1 .. ($ENV{DR_SEEDS} || 200));
+my @seeds = numbers(defined $one && $one ne '' ? $one : '1-' . ($ENV{DR_SEEDS} || 200));
 my $jobs = $ENV{DR_JOBS} || 2;
 my $steps = $ENV{DR_STEPS} || 30;
-my %skip = map { $_ => 1 } map { /^(\d+)-(\d+)$/ ? ($1 .. $2) : $_ } split /,/, $ENV{DR_SKIP} // '';
+my %skip = map { $_ => 1 } numbers($ENV{DR_SKIP} // '');
+
+# "3,5-7" are 3, 5, 6, 7.
+sub numbers
+{
+	return map { /^(\d+)-(\d+)$/ ? ($1 .. $2) : $_ } split /,/, $_[0];
+}
 
 my $node = PostgreSQL::Test::Cluster->new('property');
 $node->init;
