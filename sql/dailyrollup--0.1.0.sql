@@ -31,7 +31,8 @@ CREATE TABLE dailyrollup.rollups (
 	fold pg_catalog.bool,
 	state pg_catalog.text NOT NULL CHECK (state OPERATOR(pg_catalog.=) 'new' OR state OPERATOR(pg_catalog.=) 'on'),
 	watermark pg_catalog.timestamptz,
-	reseed pg_catalog.text
+	reseed pg_catalog.text,
+	proof pg_catalog.int8 NOT NULL
 );
 COMMENT ON TABLE dailyrollup.rollups IS 'a row per rollup: its relations, its settings, its state and watermark; written by the library alone';
 COMMENT ON COLUMN dailyrollup.rollups.live IS 'the table that readers use, a row per key';
@@ -39,7 +40,7 @@ COMMENT ON COLUMN dailyrollup.rollups.source IS 'the event table';
 COMMENT ON COLUMN dailyrollup.rollups.current_view IS 'the view that is exact through now';
 COMMENT ON COLUMN dailyrollup.rollups.events IS 'view: the deduplicated source, the columns used alone, the time column first';
 COMMENT ON COLUMN dailyrollup.rollups.definition IS 'view: the defining query over events';
-COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row';
+COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof';
 COMMENT ON COLUMN dailyrollup.rollups.key_type IS 'composite type of a key, k1 .. kn';
 COMMENT ON COLUMN dailyrollup.rollups.time_zone IS 'the zone whose midnights are boundaries';
 COMMENT ON COLUMN dailyrollup.rollups.delay IS 'how long after midnight a boundary falls due; NULL: the default';
@@ -48,6 +49,7 @@ COMMENT ON COLUMN dailyrollup.rollups.fold IS 'whether rows are folded on write 
 COMMENT ON COLUMN dailyrollup.rollups.state IS 'new: being filled; on: kept by the daily refresh';
 COMMENT ON COLUMN dailyrollup.rollups.watermark IS 'live is exact for rows before this midnight; NULL: live does not count';
 COMMENT ON COLUMN dailyrollup.rollups.reseed IS 'why the next refresh builds live anew; NULL: it does not';
+COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_view finds in the marks and shows to _current_row';
 
 CREATE TABLE dailyrollup.runs (
 	id pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -170,7 +172,7 @@ CREATE FUNCTION dailyrollup._tail_from_timestamp(rollup pg_catalog.regclass) RET
 	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._tail_from_date(rollup pg_catalog.regclass) RETURNS pg_catalog.date
 	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._current_row(live anyelement, VARIADIC "key" "any") RETURNS SETOF anyelement
+CREATE FUNCTION dailyrollup._current_row(live anyelement, proof pg_catalog.int8, VARIADIC "key" "any") RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME', 'dailyrollup_current_row' LANGUAGE C STABLE PARALLEL RESTRICTED ROWS 1 COST 100;
 
 /*

@@ -29,7 +29,7 @@ INSERT INTO parted TABLE plain;
 SELECT rollup_create(source || '_n', format('SELECT subject, lower(name) AS name, count(*), max(ts), latest(n, ts) FROM %I GROUP BY subject, lower(name)', source), 'ts', mode => 'on')
 FROM unnest('{plain,parted}'::text[]) source;
 
--- All nodes of a plan, each with its parent's.
+-- All nodes of a plan, each with its path; a parent's lacks the last letter.
 CREATE FUNCTION nodes(plan jsonb) RETURNS TABLE (id text, node jsonb) LANGUAGE sql AS $$
     WITH RECURSIVE n(id, node) AS (
         SELECT '', plan
@@ -187,6 +187,9 @@ CREATE VIEW laterals AS
 TABLE laterals;
 SELECT c.* FROM unnest(ARRAY['s7', 's8', 'nobody']) k, LATERAL (SELECT * FROM plain_n_current c WHERE c.subject = k OFFSET 0) c ORDER BY 1, 2;
 SELECT c.* FROM unnest(ARRAY['s7', 's8', 'nobody']) k, LATERAL (SELECT * FROM parted_n_current c WHERE c.subject = k OFFSET 0) c ORDER BY 1, 2;
+
+\echo ==== A join does not reach them
+SELECT live, tail, marks FROM reached('plain', $$SELECT c.* FROM unnest(ARRAY['s8', 's9', 'nobody']) k JOIN plain_n_current c ON c.subject = k$$);
 
 \echo ==== No mark at all
 SELECT action FROM rollup_refresh('plain_n', '2026-01-03 00:00Z');

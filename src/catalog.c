@@ -58,7 +58,8 @@ enum
 	Anum_state,
 	Anum_watermark,
 	Anum_reseed,
-	Natts_rollups = Anum_reseed
+	Anum_proof,
+	Natts_rollups = Anum_proof
 };
 
 static HTAB *watermarks = NULL;
@@ -121,6 +122,7 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 	if (rollup->has_watermark)
 		rollup->watermark = DatumGetTimestampTz(v[Anum_watermark]);
 	rollup->reseed = optional_text(v[Anum_reseed], null[Anum_reseed]);
+	rollup->proof = DatumGetInt64(v[Anum_proof]);
 	rollup->owner = owner_of(rollup->live);
 	return rollup;
 }
@@ -364,7 +366,7 @@ dr_catalog_insert(const DrRollup *r)
 	Oid			types[Natts_rollups] = {
 		INT4OID, REGCLASSOID, REGCLASSOID, REGCLASSOID, REGCLASSOID,
 		REGCLASSOID, REGCLASSOID, REGTYPEOID, TEXTOID, INTERVALOID, TEXTOID,
-		BOOLOID, TEXTOID, TIMESTAMPTZOID, TEXTOID
+		BOOLOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, INT8OID
 	};
 	char		nulls[Natts_rollups + 1];
 	Datum		values[Natts_rollups] = {
@@ -385,9 +387,10 @@ dr_catalog_insert(const DrRollup *r)
 	values[Anum_watermark - 1] = TimestampTzGetDatum(r->watermark);
 	nulls[Anum_watermark - 1] = r->has_watermark ? ' ' : 'n';
 	values[Anum_reseed - 1] = text_or_null(r->reseed, &nulls[Anum_reseed - 1]);
+	values[Anum_proof - 1] = Int64GetDatum(r->proof);
 
 	write_rows("INSERT INTO dailyrollup.rollups VALUES "
-			   "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+			   "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
 			   Natts_rollups, types, values, nulls);
 }
 

@@ -7,6 +7,7 @@
  */
 #include "check.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -16,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -145,6 +147,59 @@ may_see(const DrRollup *rollup)
 		has_privs_of_role(GetUserId(), get_role_oid("pg_monitor", false));
 }
 
+static void
+list_late(ReturnSetInfo *result, const DrRollup *rollup)
+{
+	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrIdentity	before;
+
+	dr_identity_enter(rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute(dr_query_list_late(def, rollup), true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list the marks of \"%s\"", dr_catalog_name(rollup->live));
+	return_spi_rows(result, 2);
+	SPI_finish();
+	dr_identity_leave(&before);
+}
+
+/*
+ * The views of status show all rollups to those who watch over them: one whose
+ * owner has broken its objects must not hide the others.
+ */
+static void
+try_list_late(ReturnSetInfo *result, const DrRollup *rollup)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		list_late(result, rollup);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("could not list the late keys of rollup \"%s\": %s",
+						dr_catalog_name(rollup->live), error->message)));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+}
+
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_check);
@@ -239,21 +294,9 @@ Datum
 dailyrollup_late(PG_FUNCTION_ARGS)
 {
 	DrRollup   *rollup = dr_catalog_find(PG_GETARG_OID(0), GetActiveSnapshot());
-	DrDefinition *def;
-	DrIdentity	before;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (rollup == NULL || !OidIsValid(rollup->owner) || !may_see(rollup))
-		return (Datum) 0;
-	def = dr_definition_read(rollup->events, rollup->definition);
-
-	dr_identity_enter(rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute(dr_query_list_late(def, rollup), true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not list the marks of \"%s\"", dr_catalog_name(rollup->live));
-	return_spi_rows((ReturnSetInfo *) fcinfo->resultinfo, 2);
-	SPI_finish();
-	dr_identity_leave(&before);
+	if (rollup != NULL && OidIsValid(rollup->owner) && may_see(rollup))
+		try_list_late((ReturnSetInfo *) fcinfo->resultinfo, rollup);
 	return (Datum) 0;
 }

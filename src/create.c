@@ -423,6 +423,10 @@ make_rollup(const Request *request)
 	rollup->mode = "on";
 	rollup->fold = request->fold;
 	rollup->state = DR_STATE_NEW;
+	if (!pg_strong_random(&rollup->proof, sizeof(rollup->proof)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");

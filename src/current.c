@@ -74,25 +74,32 @@ key_plan(DrPlans *plans, const bool *key_is_null)
 	return made->plan;
 }
 
-/* Only those who may read the table or the view may ask for a row of it. */
+/*
+ * Who may ask for a row?  The server has checked whoever reads the view, or a
+ * view on top of it, or a column of it; all that we know is the outermost
+ * user.  So the view brings a proof, which stands in the marks and which its
+ * owner alone can read otherwise.
+ */
 static void
-check_may_read(const DrRollup *rollup)
+check_proof(FunctionCallInfo fcinfo, const DrRollup *rollup)
 {
-	if (pg_class_aclcheck(rollup->live, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
-		pg_class_aclcheck(rollup->current_view, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_VIEW,
-					   get_rel_name(rollup->current_view));
+	if (PG_ARGISNULL(1) || PG_GETARG_INT64(1) != rollup->proof)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for rollup \"%s\"", dr_catalog_name(rollup->live)),
+				 errhint("Its rows are read through the view \"%s\".",
+						 dr_catalog_name(rollup->current_view))));
 }
 
-/* The arguments after the first are the key, in the key's types. */
+/* The arguments from the third on are the key, in the key's types. */
 static void
 check_key_arguments(FunctionCallInfo fcinfo, const DrDefinition *def)
 {
-	bool		fits = PG_NARGS() == def->nkeys + 1 &&
+	bool		fits = PG_NARGS() == def->nkeys + 2 &&
 		!get_fn_expr_variadic(fcinfo->flinfo);
 
 	for (int i = 0; fits && i < def->nkeys; i++)
-		fits = get_fn_expr_argtype(fcinfo->flinfo, i + 1) ==
+		fits = get_fn_expr_argtype(fcinfo->flinfo, i + 2) ==
 			def->columns[def->keys[i]].type;
 	if (!fits)
 		ereport(ERROR,
@@ -170,12 +177,12 @@ dailyrollup_current_row(PG_FUNCTION_ARGS)
 	char	   *nulls = palloc(n + 1);
 	DrIdentity	before;
 
-	check_may_read(plans->rollup);
+	check_proof(fcinfo, plans->rollup);
 	check_key_arguments(fcinfo, plans->def);
 	for (int i = 0; i < n; i++)
 	{
-		key_is_null[i] = PG_ARGISNULL(i + 1);
-		values[i] = key_is_null[i] ? (Datum) 0 : PG_GETARG_DATUM(i + 1);
+		key_is_null[i] = PG_ARGISNULL(i + 2);
+		values[i] = key_is_null[i] ? (Datum) 0 : PG_GETARG_DATUM(i + 2);
 		nulls[i] = key_is_null[i] ? 'n' : ' ';
 	}
 	nulls[n] = '\0';

@@ -154,17 +154,62 @@ table_created(CreateStmt *stmt)
 
 /* -------------------------------------------------------------------- DROP */
 
-static bool
-exists(Oid relation)
+/* What one command has dropped: relations, and triggers by their names. */
+typedef struct Dropped
 {
-	return get_rel_name(relation) != NULL;
-}
+	List	   *relations;		/* of Oid */
+	List	   *triggers;		/* of DroppedTrigger */
+} Dropped;
 
-static bool
-has_trigger(const DrRollup *rollup, const char *event)
+typedef struct DroppedTrigger
 {
-	return OidIsValid(get_trigger_oid(rollup->source,
-									  dr_query_trigger_name(rollup->id, event), true));
+	char	   *table;			/* as dr_catalog_name would call it */
+	char	   *name;
+} DroppedTrigger;
+
+static Dropped
+list_dropped(void)
+{
+	Dropped		dropped = {NIL, NIL};
+	MemoryContext context = CurrentMemoryContext;
+	DrIdentity	before;
+
+	/* our own search_path: whoever drops may have any */
+	dr_identity_enter_extension(&before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute("SELECT objid,"
+					" coalesce(address_names[1] || '.' || address_names[2], ''),"
+					" coalesce(address_names[3], ''), object_type = 'trigger'"
+					" FROM pg_catalog.pg_event_trigger_dropped_objects()"
+					" WHERE object_type = 'trigger' OR"
+					" (classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objsubid = 0)",
+					true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list dropped objects");
+
+	MemoryContextSwitchTo(context);
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		HeapTuple	tuple = SPI_tuptable->vals[row];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		bool		isnull;
+
+		if (DatumGetBool(SPI_getbinval(tuple, desc, 4, &isnull)))
+		{
+			DroppedTrigger *trigger = palloc(sizeof(DroppedTrigger));
+
+			trigger->table = TextDatumGetCString(SPI_getbinval(tuple, desc, 2, &isnull));
+			trigger->name = TextDatumGetCString(SPI_getbinval(tuple, desc, 3, &isnull));
+			dropped.triggers = lappend(dropped.triggers, trigger);
+		}
+		else
+			dropped.relations =
+				lappend_oid(dropped.relations,
+							DatumGetObjectId(SPI_getbinval(tuple, desc, 1, &isnull)));
+	}
+	SPI_finish();
+	dr_identity_leave(&before);
+	return dropped;
 }
 
 static void
@@ -178,59 +223,55 @@ refuse_drop(const DrRollup *rollup, const char *what)
 }
 
 /*
- * After a drop: where the source, live or the definition went, by CASCADE, the
- * rest of the rollup follows.  Where only a part of ours went, the rollup
- * would silently lose rows: refuse.
+ * Triggers of ours that went.  With a partition: live keeps what is gone.  From
+ * the source itself: late rows would be lost in silence, so refuse.
  */
 static void
-inspect(const DrRollup *rollup)
+inspect_triggers(const DrRollup *rollup, const Dropped *dropped)
 {
-	if (!exists(rollup->source) || !exists(rollup->live) ||
-		!exists(rollup->events) || !exists(rollup->definition))
+	char	   *insert = dr_query_trigger_name(rollup->id, "insert");
+	ListCell   *cell;
+
+	foreach(cell, dropped->triggers)
+	{
+		DroppedTrigger *trigger = lfirst(cell);
+		bool		ours = strcmp(trigger->name, insert) == 0;
+
+		if (strcmp(trigger->table, dr_catalog_name(rollup->source)) != 0)
+		{
+			if (ours)
+				warn_of_lost_rows(rollup, trigger->table, "dropped");
+			continue;
+		}
+		ours |= strcmp(trigger->name, dr_query_trigger_name(rollup->id, "truncate")) == 0;
+		for (int i = 0; i < DR_ROW_EVENTS; i++)
+			ours |= strcmp(trigger->name,
+						   dr_query_trigger_name(rollup->id, dr_query_row_events[i])) == 0;
+		if (ours)
+			refuse_drop(rollup, psprintf("trigger \"%s\"", trigger->name));
+	}
+}
+
+/*
+ * Where the source, live or the definition went, by CASCADE, the rest of the
+ * rollup follows.  Where only a part of ours went, refuse.
+ */
+static void
+inspect(const DrRollup *rollup, const Dropped *dropped)
+{
+	List	   *gone = dropped->relations;
+
+	if (list_member_oid(gone, rollup->source) || list_member_oid(gone, rollup->live) ||
+		list_member_oid(gone, rollup->events) || list_member_oid(gone, rollup->definition))
 	{
 		dr_create_remove(rollup, false, DROP_CASCADE);
 		return;
 	}
-	if (!exists(rollup->current_view))
+	if (list_member_oid(gone, rollup->current_view))
 		refuse_drop(rollup, "the view");
-	if (!exists(rollup->marks))
+	if (list_member_oid(gone, rollup->marks))
 		refuse_drop(rollup, "the table of marks");
-	for (int i = 0; i < DR_ROW_EVENTS; i++)
-		if (!has_trigger(rollup, dr_query_row_events[i]))
-			refuse_drop(rollup, "the trigger");
-	if (!has_trigger(rollup, "truncate"))
-		refuse_drop(rollup, "the trigger");
-}
-
-/*
- * Partitions that were dropped with the triggers of a rollup on them; the
- * trigger's name tells which rollup.  Detached ones have lost theirs before.
- */
-static void
-warn_of_dropped_partitions(void)
-{
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute("SELECT (pg_catalog.regexp_match(address_names[3],"
-					" '^dailyrollup_([0-9]+)_insert$'))[1]::pg_catalog.int4,"
-					" address_names[1] || '.' || address_names[2]"
-					" FROM pg_catalog.pg_event_trigger_dropped_objects()"
-					" WHERE object_type = 'trigger'"
-					" AND address_names[3] ~ '^dailyrollup_[0-9]{1,9}_insert$'",
-					true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not list dropped objects");
-	for (uint64 row = 0; row < SPI_processed; row++)
-	{
-		HeapTuple	tuple = SPI_tuptable->vals[row];
-		bool		isnull;
-		int32		id = DatumGetInt32(SPI_getbinval(tuple, SPI_tuptable->tupdesc, 1, &isnull));
-		DrRollup   *rollup = dr_catalog_find_id(id);
-
-		if (rollup != NULL && exists(rollup->source) && has_trigger(rollup, "insert"))
-			warn_of_lost_rows(rollup, SPI_getvalue(tuple, SPI_tuptable->tupdesc, 2),
-							  "dropped");
-	}
-	SPI_finish();
+	inspect_triggers(rollup, dropped);
 }
 
 /* --------------------------------------------------------------------- SQL */
@@ -287,6 +328,7 @@ dailyrollup_ddl_ended(PG_FUNCTION_ARGS)
 Datum
 dailyrollup_dropped(PG_FUNCTION_ARGS)
 {
+	Dropped		dropped;
 	List	   *rollups;
 	ListCell   *cell;
 
@@ -297,8 +339,8 @@ dailyrollup_dropped(PG_FUNCTION_ARGS)
 	rollups = dr_catalog_all();
 	if (rollups == NIL)
 		PG_RETURN_NULL();
-	warn_of_dropped_partitions();
+	dropped = list_dropped();
 	foreach(cell, rollups)
-		inspect(lfirst(cell));
+		inspect(lfirst(cell), &dropped);
 	PG_RETURN_NULL();
 }

@@ -332,6 +332,82 @@ dr_definition_parse(const char *query_text, const char *time_column,
 	return def;
 }
 
+/* ---- what is stored ---- */
+
+/*
+ * The views belong to the rollup's owner, who can have replaced them: nothing
+ * in them is taken for granted.
+ */
+static void
+refuse_view(Oid view)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("view \"%s\" is not as rollup_create made it", get_rel_name(view)),
+			 errdetail("It is part of a rollup's definition."),
+			 errhint("Remove the rollup by rollup_drop, and create it again.")));
+}
+
+/* Does a query read one relation, and do what both views may do at the most? */
+static bool
+is_plain(const Query *query)
+{
+	Node	   *from = list_length(query->jointree->fromlist) == 1 ?
+		linitial(query->jointree->fromlist) : NULL;
+
+	return query->commandType == CMD_SELECT && query->setOperations == NULL &&
+		query->cteList == NIL && !query->hasSubLinks && !query->hasWindowFuncs &&
+		!query->hasTargetSRFs && query->groupingSets == NIL &&
+		query->havingQual == NULL && query->limitCount == NULL &&
+		query->limitOffset == NULL && query->rowMarks == NIL &&
+		from != NULL && IsA(from, RangeTblRef) &&
+		rt_fetch(((RangeTblRef *) from)->rtindex, query->rtable)->rtekind == RTE_RELATION;
+}
+
+static bool
+is_source_column(const Node *expr)
+{
+	const Var  *var = (const Var *) expr;
+
+	return IsA(expr, Var) && var->varno == 1 && var->varlevelsup == 0 &&
+		var->varattno > 0;
+}
+
+static void
+check_events_view(const Query *query, Oid view)
+{
+	ListCell   *cell;
+
+	if (query->hasAggs || query->groupClause != NIL ||
+		(query->distinctClause != NIL) != query->hasDistinctOn)
+		refuse_view(view);
+	foreach(cell, query->targetList)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+
+		if (!entry->resjunk && !is_source_column((Node *) entry->expr))
+			refuse_view(view);
+	}
+}
+
+static void
+check_definition_view(const Query *query, Oid view)
+{
+	ListCell   *cell;
+
+	if (query->groupClause == NIL || query->distinctClause != NIL ||
+		query->sortClause != NIL || list_length(query->groupClause) > INDEX_MAX_KEYS)
+		refuse_view(view);
+	foreach(cell, query->targetList)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+
+		if (entry->resjunk ||
+			(entry->ressortgroupref == 0) != contain_aggs_of_level((Node *) entry->expr, 0))
+			refuse_view(view);
+	}
+}
+
 /* Reads the source, its columns and the deduplication from events_<id>. */
 static void
 read_events(DrDefinition *def, const Query *query, TupleDesc view)
@@ -376,10 +452,16 @@ read_view(Oid view, TupleDesc *columns)
 {
 	/* the rewrite rule must not change while it is read */
 	Relation	relation = relation_open(view, AccessShareLock);
-	Query	   *query = copyObject(get_view_query(relation));
+	Query	   *query;
+
+	if (relation->rd_rel->relkind != RELKIND_VIEW)
+		refuse_view(view);
+	query = copyObject(get_view_query(relation));
 
 	*columns = CreateTupleDescCopy(RelationGetDescr(relation));
 	relation_close(relation, AccessShareLock);
+	if (!is_plain(query))
+		refuse_view(view);
 	return query;
 }
 
@@ -395,6 +477,7 @@ dr_definition_read(Oid events, Oid definition)
 	Query	   *query = read_view(events, &columns);
 
 	def->source = isolate(query);
+	check_events_view(query, events);
 	def->vars_of = events;
 	def->partitioned = get_rel_relkind(def->source) == RELKIND_PARTITIONED_TABLE;
 	read_events(def, query, columns);
@@ -402,7 +485,8 @@ dr_definition_read(Oid events, Oid definition)
 
 	query = read_view(definition, &columns);
 	if (isolate(query) != events)
-		elog(ERROR, "view %u is not over view %u", definition, events);
+		refuse_view(definition);
+	check_definition_view(query, definition);
 	describe(def, query, columns);
 	return def;
 }

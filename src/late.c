@@ -37,6 +37,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
 #include "storage/lmgr.h"
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
@@ -261,25 +262,30 @@ read_event(const DrPlans *plans, TupleTableSlot *slot, Datum *values, bool *null
 		values[i] = slot_getattr(slot, plans->mark_attnos[i], &nulls[i]);
 }
 
-/* Write the mark of an event; the caller works as the rollup's owner. */
+/* Write the mark of an event; the caller works as the rollup's owner, and has
+ * left room for one value more. */
 static void
 write_mark(DrPlans *plans, Datum *values, const bool *nulls)
 {
 	const DrDefinition *def = plans->def;
-	char	   *null_flags = palloc(def->nevents + 1);
+	int			n = def->nevents;
+	char	   *null_flags = palloc(n + 2);
 
 	if (plans->mark == NULL)
 	{
-		Oid		   *types = palloc(def->nevents * sizeof(Oid));
+		Oid		   *types = palloc((n + 1) * sizeof(Oid));
 
-		for (int i = 0; i < def->nevents; i++)
+		for (int i = 0; i < n; i++)
 			types[i] = def->events[i].type;
+		types[n] = INT8OID;
 		plans->mark = dr_plans_prepare(plans, dr_query_mark_event(def, plans->rollup),
-									   def->nevents, types);
+									   n + 1, types);
 	}
-	for (int i = 0; i < def->nevents; i++)
+	values[n] = Int64GetDatum(plans->rollup->proof);
+	for (int i = 0; i < n; i++)
 		null_flags[i] = nulls[i] ? 'n' : ' ';
-	null_flags[def->nevents] = '\0';
+	null_flags[n] = ' ';
+	null_flags[n + 1] = '\0';
 	if (SPI_execute_plan(plans->mark, values, null_flags, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark a key of \"%s\"", dr_catalog_name(plans->live));
 }
@@ -307,8 +313,10 @@ static void
 mark_row(DrPlans *plans, TriggerData *trigger)
 {
 	int			n = plans->def->nevents;
-	Datum	   *values = palloc(2 * n * sizeof(Datum));
-	bool	   *nulls = palloc(2 * n * sizeof(bool));
+	Datum	   *values = palloc((n + 1) * sizeof(Datum));
+	Datum	   *new_values = palloc((n + 1) * sizeof(Datum));
+	bool	   *nulls = palloc(n * sizeof(bool));
+	bool	   *new_nulls = palloc(n * sizeof(bool));
 	DrIdentity	before;
 
 	locate_columns(plans, RelationGetRelid(trigger->tg_relation));
@@ -322,9 +330,9 @@ mark_row(DrPlans *plans, TriggerData *trigger)
 	write_mark(plans, values, nulls);
 	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
 	{
-		read_event(plans, trigger->tg_newslot, values + n, nulls + n);
-		if (!same_event(plans->def, values, nulls, values + n, nulls + n))
-			write_mark(plans, values + n, nulls + n);
+		read_event(plans, trigger->tg_newslot, new_values, new_nulls);
+		if (!same_event(plans->def, values, nulls, new_values, new_nulls))
+			write_mark(plans, new_values, new_nulls);
 	}
 	SPI_finish();
 	dr_identity_leave(&before);
@@ -339,15 +347,15 @@ dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
 				   Oid relation, Datum start, Datum end)
 {
 	Oid			type = dr_boundary_type(def->time_kind);
-	Oid			types[2] = {type, type};
-	Datum		values[2] = {start, end};
+	Oid			types[3] = {type, type, INT8OID};
+	Datum		values[3] = {start, end, Int64GetDatum(rollup->proof)};
 	DrIdentity	before;
 	uint64		rows;
 
 	dr_identity_enter(rollup->owner, &before);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(dr_query_mark_range(def, rollup, relation), 2, types,
+	if (SPI_execute_with_args(dr_query_mark_range(def, rollup, relation), 3, types,
 							  values, NULL, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));
 	rows = SPI_processed;

@@ -84,7 +84,7 @@ dr_query_create_marks(const DrDefinition *def, int32 id)
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
 	append_key_defs(&buf, def);
-	appendStringInfo(&buf, "); CREATE INDEX ON %s (%s)", marks,
+	appendStringInfo(&buf, ", proof pg_catalog.int8); CREATE INDEX ON %s (%s)", marks,
 					 dr_phrase_join(names, def->nkeys, ", "));
 	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE %s", marks,
 					 dr_phrase_join(names, def->nkeys, ", "), dr_phrase_any_null(def, names, false));
@@ -156,8 +156,8 @@ append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollu
 					psprintf("m.k%d", ++k) :
 					psprintf("r.%s", quote_identifier(def->columns[i].name)));
 	appendStringInfo(buf,
-					 " FROM (SELECT DISTINCT %s FROM %s m) m,"
-					 " LATERAL dailyrollup._current_row(NULL::%s, %s) r",
+					 " FROM (SELECT DISTINCT %s, m.proof FROM %s m) m,"
+					 " LATERAL dailyrollup._current_row(NULL::%s, m.proof, %s) r",
 					 keys, dr_phrase_relation(rollup->marks),
 					 dr_phrase_relation(rollup->live), keys);
 }
@@ -362,16 +362,18 @@ dr_query_recompute(const DrDefinition *def, const DrRollup *rollup)
 
 /* --------------------------------------------------------------- late keys */
 
-/* One mark, of the event whose columns are the parameters. */
+/* One mark, of the event whose columns are the first parameters; the last is
+ * the proof. */
 char *
 dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup)
 {
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "INSERT INTO %s SELECT %s FROM (SELECT ",
+	appendStringInfo(&buf, "INSERT INTO %s SELECT %s, $%d FROM (SELECT ",
 					 dr_phrase_relation(rollup->marks),
-					 dr_phrase_join(dr_phrase_event_key(def), def->nkeys, ", "));
+					 dr_phrase_join(dr_phrase_event_key(def), def->nkeys, ", "),
+					 def->nevents + 1);
 	for (int i = 0; i < def->nevents; i++)
 		appendStringInfo(&buf, "%s$%d AS %s", i == 0 ? "" : ", ", i + 1,
 						 quote_identifier(def->events[i].name));
@@ -379,7 +381,7 @@ dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup)
 	return buf.data;
 }
 
-/* A mark for each key of the relation's rows within [$1, $2). */
+/* A mark for each key of the relation's rows within [$1, $2); $3 is the proof. */
 char *
 dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relation)
 {
@@ -387,7 +389,7 @@ dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relatio
 	DrScope		scope = {.relation = relation, .lower = "$1", .upper = "$2"};
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "INSERT INTO %s SELECT DISTINCT %s FROM (",
+	appendStringInfo(&buf, "INSERT INTO %s SELECT DISTINCT %s, $3 FROM (",
 					 dr_phrase_relation(rollup->marks),
 					 dr_phrase_join(dr_phrase_event_key(def), def->nkeys, ", "));
 	dr_phrase_append_rows(&buf, def, &scope);
