@@ -172,7 +172,7 @@ CREATE FUNCTION dailyrollup._tail_from_timestamp(rollup pg_catalog.regclass) RET
 	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._tail_from_date(rollup pg_catalog.regclass) RETURNS pg_catalog.date
 	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._current_row(live anyelement, proof pg_catalog.int8, VARIADIC "key" "any") RETURNS SETOF anyelement
+CREATE FUNCTION dailyrollup._current_row(rollup pg_catalog.regclass, definition anyelement, proof pg_catalog.int8, VARIADIC "key" "any") RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME', 'dailyrollup_current_row' LANGUAGE C STABLE PARALLEL RESTRICTED ROWS 1 COST 100;
 
 /*
@@ -261,24 +261,24 @@ COMMENT ON FUNCTION @extschema@.rollup_verify(pg_catalog.regclass)
 CREATE FUNCTION dailyrollup._late(rollup pg_catalog.regclass) RETURNS TABLE ("key" pg_catalog.jsonb, marks pg_catalog.int8)
 	AS 'MODULE_PATHNAME', 'dailyrollup_late' LANGUAGE C STRICT STABLE PARALLEL UNSAFE ROWS 100;
 
-CREATE VIEW dailyrollup._visible_rollups AS
+CREATE VIEW dailyrollup._visible_rollups WITH (security_barrier) AS
 	SELECT r.*
 	FROM dailyrollup.rollups r JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) r.live
 	WHERE pg_catalog.pg_has_role(c.relowner, 'USAGE') OR pg_catalog.pg_has_role('pg_monitor', 'USAGE');
 
-CREATE VIEW @extschema@.rollup_late AS
+CREATE VIEW @extschema@.rollup_late WITH (security_barrier) AS
 	SELECT r.live AS rollup, l."key", l.marks
 	FROM dailyrollup._visible_rollups r CROSS JOIN LATERAL dailyrollup._late(r.live) l;
 COMMENT ON VIEW @extschema@.rollup_late IS 'keys that wait for a recompute, with the number of their marks; rows of one''s own rollups, all for pg_monitor';
 
-CREATE VIEW @extschema@.rollup_runs AS
+CREATE VIEW @extschema@.rollup_runs WITH (security_barrier) AS
 	SELECT n.id, r.live AS rollup, n.action, n.started_at, n.finished_at,
 		n.finished_at OPERATOR(pg_catalog.-) n.started_at AS elapsed,
 		n.from_time, n.to_time, n.folded_keys, n.late_keys, n.outcome, n.reason
 	FROM dailyrollup.runs n JOIN dailyrollup._visible_rollups r ON r.id OPERATOR(pg_catalog.=) n.rollup_id;
 COMMENT ON VIEW @extschema@.rollup_runs IS 'each refresh with its window, its counts, its outcome and reason; rows of one''s own rollups, all for pg_monitor';
 
-CREATE VIEW @extschema@.rollup_status AS
+CREATE VIEW @extschema@.rollup_status WITH (security_barrier) AS
 	SELECT r.live AS rollup, r.source, r.current_view, r.state, r.mode, r.watermark,
 		pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) r.watermark AS lag,
 		r.time_zone, r.delay,
@@ -294,6 +294,40 @@ COMMENT ON VIEW @extschema@.rollup_status IS 'a row per rollup: state, watermark
 GRANT SELECT ON @extschema@.rollup_late, @extschema@.rollup_runs, @extschema@.rollup_status TO PUBLIC;
 
 /*
+ * Privileges, whatever the installing role's default privileges say: our tables
+ * are nobody's else, our functions check for themselves.
+ */
+DO $$
+DECLARE
+	statement pg_catalog.text;
+BEGIN
+	FOR statement IN
+		SELECT pg_catalog.format('REVOKE ALL ON dailyrollup.%I FROM %s', c.relname,
+			CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+		FROM pg_catalog.pg_class c CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) a
+		WHERE c.relnamespace OPERATOR(pg_catalog.=) 'dailyrollup'::pg_catalog.regnamespace
+		AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,v,S}'::pg_catalog."char"[])
+		AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
+	LOOP
+		EXECUTE statement;
+	END LOOP;
+END $$;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dailyrollup TO PUBLIC;
+GRANT EXECUTE ON FUNCTION
+	@extschema@.latest(pg_catalog.anyelement, pg_catalog."any"),
+	@extschema@.earliest(pg_catalog.anyelement, pg_catalog."any"),
+	@extschema@.rollup_create(pg_catalog.text, pg_catalog.text, pg_catalog.name, pg_catalog.name[], pg_catalog.name[], pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.bool),
+	@extschema@.rollup_drop(pg_catalog.regclass, pg_catalog.bool),
+	@extschema@.rollup_refresh(pg_catalog.regclass, pg_catalog.timestamptz),
+	@extschema@.rollup_reseed(pg_catalog.regclass),
+	@extschema@.rollup_mark(pg_catalog.regclass, pg_catalog.timestamptz, pg_catalog.timestamptz),
+	@extschema@.rollup_watermark(pg_catalog.regclass),
+	@extschema@.rollup_definition(pg_catalog.regclass, pg_catalog.timestamptz),
+	@extschema@.rollup_check(pg_catalog.regclass),
+	@extschema@.rollup_verify(pg_catalog.regclass)
+	TO PUBLIC;
+
+/*
  * Event triggers: partitions that come and go, relations that are dropped.
  */
 CREATE FUNCTION dailyrollup._ddl_ended() RETURNS event_trigger
@@ -301,7 +335,7 @@ CREATE FUNCTION dailyrollup._ddl_ended() RETURNS event_trigger
 CREATE FUNCTION dailyrollup._dropped() RETURNS event_trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_dropped' LANGUAGE C;
 CREATE EVENT TRIGGER dailyrollup_ddl_ended ON ddl_command_end
-	WHEN TAG IN ('ALTER TABLE', 'CREATE TABLE')
+	WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA')
 	EXECUTE FUNCTION dailyrollup._ddl_ended();
 CREATE EVENT TRIGGER dailyrollup_dropped ON sql_drop
 	EXECUTE FUNCTION dailyrollup._dropped();

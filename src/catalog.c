@@ -81,8 +81,9 @@ optional_text(Datum value, bool isnull)
 	return isnull ? NULL : TextDatumGetCString(value);
 }
 
-static Oid
-owner_of(Oid relation)
+/* The owner of a relation; InvalidOid where there is none. */
+Oid
+dr_catalog_relation_owner(Oid relation)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
 	Oid			owner;
@@ -123,7 +124,7 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 		rollup->watermark = DatumGetTimestampTz(v[Anum_watermark]);
 	rollup->reseed = optional_text(v[Anum_reseed], null[Anum_reseed]);
 	rollup->proof = DatumGetInt64(v[Anum_proof]);
-	rollup->owner = owner_of(rollup->live);
+	rollup->owner = dr_catalog_relation_owner(rollup->live);
 	return rollup;
 }
 

@@ -78,6 +78,7 @@ extern List *dr_catalog_all(void);
 extern DrRollup *dr_catalog_owned(Oid live);
 extern List *dr_catalog_owned_all(void);
 extern char *dr_catalog_name(Oid relation);
+extern Oid	dr_catalog_relation_owner(Oid relation);
 extern const DrWatermark *dr_catalog_watermark(Oid live);
 
 extern int32 dr_catalog_next_id(void);

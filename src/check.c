@@ -250,7 +250,7 @@ dailyrollup_verify(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rollup \"%s\" has no watermark yet", dr_catalog_name(live)),
-				 errhint("The first rollup_refresh fills it.")));
+				 errhint("The next rollup_refresh fills it.")));
 	InitMaterializedSRF(fcinfo, 0);
 	compare((ReturnSetInfo *) fcinfo->resultinfo, rollup,
 			dr_definition_read(rollup->events, rollup->definition));

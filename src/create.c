@@ -233,6 +233,26 @@ made_relation(const char *prefix, int32 id)
 							 get_namespace_oid(DR_SCHEMA, false));
 }
 
+/* Take back what default privileges have granted: the rows are the source's. */
+static void
+revoke_grants(Oid relation)
+{
+	Oid			types[1] = {OIDOID};
+	Datum		values[1] = {ObjectIdGetDatum(relation)};
+	char	   *grantees;
+
+	if (SPI_execute_with_args("SELECT pg_catalog.string_agg(DISTINCT CASE a.grantee WHEN 0"
+							  " THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END, ', ')"
+							  " FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a"
+							  " WHERE c.oid = $1 AND a.grantee <> c.relowner",
+							  1, types, values, NULL, false, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the grants on \"%s\"", get_rel_name(relation));
+	grantees = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	if (grantees != NULL)
+		run(psprintf("REVOKE ALL ON TABLE %s FROM %s",
+					 dr_query_relation(relation), grantees));
+}
+
 /*
  * What holds names and types alone, in our own schema, where the owner may not
  * create: made as the extension's owner, then handed over.
@@ -250,9 +270,9 @@ make_key_objects(DrRollup *rollup, const DrDefinition *def)
 	run(psprintf("ALTER TYPE dailyrollup.key_%d OWNER TO %s;"
 				 " ALTER TABLE dailyrollup.marks_%d OWNER TO %s",
 				 id, owner, id, owner));
-	dr_identity_leave(&before);
-
 	rollup->marks = made_relation("marks", id);
+	revoke_grants(rollup->marks);
+	dr_identity_leave(&before);
 	rollup->key_type = get_rel_type_id(made_relation("key", id));
 }
 
@@ -268,6 +288,7 @@ make_view(const DrRollup *rollup, const Request *request, const char *name,
 	const char *schema = quote_identifier(request->live->schemaname);
 	char	   *parked = psprintf("dailyrollup_%s_%d", name, rollup->id);
 	DrIdentity	before;
+	Oid			view;
 
 	dr_identity_enter(rollup->owner, &before);
 	run(psprintf("CREATE VIEW %s.%s AS %s", schema, parked, query));
@@ -277,8 +298,10 @@ make_view(const DrRollup *rollup, const Request *request, const char *name,
 	run(psprintf("ALTER VIEW %s.%s SET SCHEMA dailyrollup;"
 				 " ALTER VIEW dailyrollup.%s RENAME TO %s_%d",
 				 schema, parked, parked, name, rollup->id));
+	view = made_relation(name, rollup->id);
+	revoke_grants(view);
 	dr_identity_leave(&before);
-	return made_relation(name, rollup->id);
+	return view;
 }
 
 /* The two views that are the definition. */

@@ -83,7 +83,7 @@ key_plan(DrPlans *plans, const bool *key_is_null)
 static void
 check_proof(FunctionCallInfo fcinfo, const DrRollup *rollup)
 {
-	if (PG_ARGISNULL(1) || PG_GETARG_INT64(1) != rollup->proof)
+	if (PG_ARGISNULL(2) || PG_GETARG_INT64(2) != rollup->proof)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for rollup \"%s\"", dr_catalog_name(rollup->live)),
@@ -91,15 +91,18 @@ check_proof(FunctionCallInfo fcinfo, const DrRollup *rollup)
 						 dr_catalog_name(rollup->current_view))));
 }
 
-/* The arguments from the third on are the key, in the key's types. */
+/* The arguments from the fourth on are the key, in the key's types; the second
+ * has the type of the definition's rows. */
 static void
-check_key_arguments(FunctionCallInfo fcinfo, const DrDefinition *def)
+check_key_arguments(FunctionCallInfo fcinfo, const DrRollup *rollup,
+					const DrDefinition *def)
 {
-	bool		fits = PG_NARGS() == def->nkeys + 2 &&
-		!get_fn_expr_variadic(fcinfo->flinfo);
+	bool		fits = PG_NARGS() == def->nkeys + 3 &&
+		!get_fn_expr_variadic(fcinfo->flinfo) &&
+		get_typ_typrelid(get_fn_expr_argtype(fcinfo->flinfo, 1)) == rollup->definition;
 
 	for (int i = 0; fits && i < def->nkeys; i++)
-		fits = get_fn_expr_argtype(fcinfo->flinfo, i + 2) ==
+		fits = get_fn_expr_argtype(fcinfo->flinfo, i + 3) ==
 			def->columns[def->keys[i]].type;
 	if (!fits)
 		ereport(ERROR,
@@ -109,28 +112,17 @@ check_key_arguments(FunctionCallInfo fcinfo, const DrDefinition *def)
 
 /* Put the one row that SPI has found, if any, into the function's result. */
 static void
-return_row(ReturnSetInfo *result, const DrDefinition *def, Oid live)
+return_row(ReturnSetInfo *result)
 {
 	TupleDesc	desc = result->setDesc;
-	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
+	Datum	   *values = palloc(desc->natts * sizeof(Datum));
 	bool	   *nulls = palloc(desc->natts * sizeof(bool));
 
 	if (SPI_processed == 0)
 		return;
-	memset(nulls, true, desc->natts * sizeof(bool));
-	for (int i = 0; i < def->ncolumns; i++)
-	{
-		AttrNumber	attno = get_attnum(live, def->columns[i].name);
-
-		if (attno == InvalidAttrNumber)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("column \"%s\" of rollup \"%s\" does not exist",
-							def->columns[i].name, dr_catalog_name(live))));
-		values[attno - 1] = SPI_getbinval(SPI_tuptable->vals[0],
-										  SPI_tuptable->tupdesc, i + 1,
-										  &nulls[attno - 1]);
-	}
+	for (int i = 0; i < desc->natts; i++)
+		values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+								  i + 1, &nulls[i]);
 	tuplestore_putvalues(result->setResult, desc, values, nulls);
 }
 
@@ -163,39 +155,46 @@ dailyrollup_tail_from(PG_FUNCTION_ARGS)
 }
 
 /*
- * The row of one key, from its whole history, as a row of live; none where the
- * key has no source row.
+ * The row of one key, from its whole history, as a row of the definition; none
+ * where the key has no source row.
  */
 Datum
 dailyrollup_current_row(PG_FUNCTION_ARGS)
 {
-	Oid			live = get_typ_typrelid(get_fn_expr_argtype(fcinfo->flinfo, 0));
-	DrPlans    *plans = dr_plans_of(live);
-	int			n = plans->def->nkeys;
-	Datum	   *values = palloc(n * sizeof(Datum));
-	bool	   *key_is_null = palloc(n * sizeof(bool));
-	char	   *nulls = palloc(n + 1);
+	DrPlans    *plans;
+	int			n;
+	Datum	   *values;
+	bool	   *key_is_null;
+	char	   *nulls;
 	DrIdentity	before;
 
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	if (PG_ARGISNULL(0))
+		return (Datum) 0;
+	plans = dr_plans_of(PG_GETARG_OID(0));
 	check_proof(fcinfo, plans->rollup);
-	check_key_arguments(fcinfo, plans->def);
+	check_key_arguments(fcinfo, plans->rollup, plans->def);
+
+	n = plans->def->nkeys;
+	values = palloc(n * sizeof(Datum));
+	key_is_null = palloc(n * sizeof(bool));
+	nulls = palloc(n + 1);
 	for (int i = 0; i < n; i++)
 	{
-		key_is_null[i] = PG_ARGISNULL(i + 2);
-		values[i] = key_is_null[i] ? (Datum) 0 : PG_GETARG_DATUM(i + 2);
+		key_is_null[i] = PG_ARGISNULL(i + 3);
+		values[i] = key_is_null[i] ? (Datum) 0 : PG_GETARG_DATUM(i + 3);
 		nulls[i] = key_is_null[i] ? 'n' : ' ';
 	}
 	nulls[n] = '\0';
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	dr_identity_enter(plans->rollup->owner, &before);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 
 	/* read-only: under the snapshot of the query that calls us */
 	if (SPI_execute_plan(key_plan(plans, key_is_null), values, nulls, true, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not compute a row of \"%s\"", dr_catalog_name(live));
-	return_row((ReturnSetInfo *) fcinfo->resultinfo, plans->def, live);
+		elog(ERROR, "could not compute a row of \"%s\"", dr_catalog_name(plans->live));
+	return_row((ReturnSetInfo *) fcinfo->resultinfo);
 	SPI_finish();
 	dr_identity_leave(&before);
 	return (Datum) 0;

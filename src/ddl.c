@@ -1,19 +1,20 @@
 /*
  * ddl.c
- *		What DDL of others does to a rollup.
+ *		What DDL of others, other than DROP, does to a rollup.
  *
  *	TRUNCATE of the source or a leaf	the watermark goes: live does not count
  *										until the next refresh has seeded it
  *	ATTACH PARTITION					its keys below the threshold are marked
- *	CREATE TABLE ... PARTITION OF		the new leaf's TRUNCATE is watched too
- *	DETACH PARTITION, DROP of one		a WARNING: live keeps what is gone
- *	DROP ... CASCADE of source or live	what is left of the rollup goes
- *	DROP of our view, marks, triggers	refused: they go with rollup_drop
+ *	a new leaf, however it came			its TRUNCATE is watched too
+ *	DETACH PARTITION					a WARNING: live keeps what is gone
+ *	OWNER of the source					the rollup follows
+ *	OWNER of live or of our objects		refused: they are the source's owner's
+ *	RENAME of a column of live			the definition follows
+ *	what rollup_create would refuse		refused
  */
 #include "ddl.h"
 
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
@@ -24,6 +25,7 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -36,23 +38,43 @@
 #include "identity.h"
 #include "late.h"
 #include "query.h"
+#include "source.h"
 
 /* The rollups whose source is the relation, or a partitioned table above. */
 static List *
 rollups_above(Oid relation)
 {
-	List	   *sources = lappend_oid(get_partition_ancestors(relation), relation);
+	List	   *sources = list_make1_oid(relation);
 	List	   *all = dr_catalog_all();
 	List	   *found = NIL;
 	ListCell   *cell;
 
+	if (all == NIL)
+		return NIL;
+	if (get_rel_relispartition(relation))
+		sources = list_concat(sources, get_partition_ancestors(relation));
 	foreach(cell, all)
 		if (list_member_oid(sources, ((DrRollup *) lfirst(cell))->source))
 			found = lappend(found, lfirst(cell));
 	return found;
 }
 
-/* ---------------------------------------------------------- ATTACH, DETACH */
+/* Run SQL that holds names alone, as the extension's owner. */
+static void
+run_as_extension(const char *sql)
+{
+	DrIdentity	before;
+
+	dr_identity_enter_extension(&before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute(sql, false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	SPI_finish();
+	dr_identity_leave(&before);
+}
+
+/* --------------------------------------------------------------- partitions */
 
 /*
  * The rows of an attached partition arrive all at once, and no row trigger
@@ -65,19 +87,7 @@ partition_attached(const DrRollup *rollup, Oid partition)
 	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
 
 	dr_create_truncate_triggers(rollup, partition);
-	dr_late_mark_range(rollup, def, partition,
-					   dr_boundary_minus_infinity(def->time_kind),
-					   dr_late_threshold(rollup->live));
-}
-
-static void
-warn_of_lost_rows(const DrRollup *rollup, const char *partition, const char *fate)
-{
-	ereport(WARNING,
-			(errmsg("partition \"%s\" of a source was %s, but rollup \"%s\" still counts its rows",
-					partition, fate, dr_catalog_name(rollup->live)),
-			 errhint("Run SELECT rollup_reseed(%s) to forget them.",
-					 quote_literal_cstr(dr_query_relation(rollup->live)))));
+	dr_late_mark_partition(rollup, def, partition, dr_late_threshold(rollup->live));
 }
 
 /* A detached partition is watched no more. */
@@ -99,186 +109,171 @@ partition_detached(const DrRollup *rollup, Oid partition)
 		ObjectAddressSet(trigger, TriggerRelationId, oid);
 		performDeletion(&trigger, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	}
-	warn_of_lost_rows(rollup, dr_catalog_name(partition), "detached");
+	dr_query_warn_of_lost_rows(rollup, dr_catalog_name(partition), "detached");
+}
+
+/* -------------------------------------------------------------- ALTER TABLE */
+
+/* With the source's owner the rollup's changes: all of it, or nothing. */
+static void
+follow_owner(const DrRollup *rollup)
+{
+	Oid			source_owner = dr_catalog_relation_owner(rollup->source);
+
+	if (source_owner != rollup->owner)
+		run_as_extension(dr_query_hand_over(rollup,
+											GetUserNameFromId(source_owner, false)));
+}
+
+static void
+check_owner(const DrRollup *rollup, Oid relation)
+{
+	if (relation != rollup->live && relation != rollup->current_view &&
+		relation != rollup->events && relation != rollup->definition &&
+		relation != rollup->marks)
+		return;
+	if (dr_catalog_relation_owner(relation) != dr_catalog_relation_owner(rollup->source))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" belongs to the owner of the source of rollup \"%s\"",
+						dr_catalog_name(relation), dr_catalog_name(rollup->live)),
+				 errhint("Run ALTER TABLE %s OWNER TO ...: the rollup follows.",
+						 dr_query_relation(rollup->source))));
+}
+
+static void
+partition_command(const DrRollup *rollup, AlterTableCmd *command)
+{
+	Oid			partition;
+
+	if (command->subtype != AT_AttachPartition && command->subtype != AT_DetachPartition)
+		return;
+	partition = RangeVarGetRelid(((PartitionCmd *) command->def)->name, NoLock, true);
+	if (!OidIsValid(partition) || get_rel_relkind(partition) == RELKIND_INDEX ||
+		get_rel_relkind(partition) == RELKIND_PARTITIONED_INDEX)
+		return;
+	if (command->subtype == AT_AttachPartition)
+		partition_attached(rollup, partition);
+	else
+		partition_detached(rollup, partition);
+}
+
+static bool
+changes_owner(AlterTableStmt *stmt)
+{
+	ListCell   *cell;
+
+	foreach(cell, stmt->cmds)
+		if (lfirst_node(AlterTableCmd, cell)->subtype == AT_ChangeOwner)
+			return true;
+	return false;
 }
 
 static void
 table_altered(AlterTableStmt *stmt)
 {
-	Oid			parent = RangeVarGetRelid(stmt->relation, NoLock, true);
-	ListCell   *cell;
-
-	if (!OidIsValid(parent))
-		return;
-	foreach(cell, stmt->cmds)
-	{
-		AlterTableCmd *command = lfirst_node(AlterTableCmd, cell);
-		bool		attach = command->subtype == AT_AttachPartition;
-		Oid			partition;
-		List	   *rollups;
-		ListCell   *rollup;
-
-		if (!attach && command->subtype != AT_DetachPartition)
-			continue;
-		partition = RangeVarGetRelid(((PartitionCmd *) command->def)->name, NoLock, true);
-		if (!OidIsValid(partition) ||
-			get_rel_relkind(parent) != RELKIND_PARTITIONED_TABLE)
-			continue;
-		rollups = rollups_above(parent);
-		foreach(rollup, rollups)
-		{
-			if (attach)
-				partition_attached(lfirst(rollup), partition);
-			else
-				partition_detached(lfirst(rollup), partition);
-		}
-	}
-}
-
-static void
-table_created(CreateStmt *stmt)
-{
-	Oid			relation;
+	Oid			relation = RangeVarGetRelid(stmt->relation, NoLock, true);
 	List	   *rollups;
 	ListCell   *cell;
+	ListCell   *command;
 
-	if (stmt->partbound == NULL)
-		return;
-	relation = RangeVarGetRelid(stmt->relation, NoLock, true);
 	if (!OidIsValid(relation))
 		return;
 	rollups = rollups_above(relation);
 	foreach(cell, rollups)
-		dr_create_truncate_triggers(lfirst(cell), relation);
+	{
+		DrRollup   *rollup = lfirst(cell);
+
+		dr_source_check_again(rollup->source);
+		foreach(command, stmt->cmds)
+			partition_command(rollup, lfirst_node(AlterTableCmd, command));
+		if (relation == rollup->source)
+			follow_owner(rollup);
+	}
+	if (!changes_owner(stmt))
+		return;
+	rollups = dr_catalog_all();
+	foreach(cell, rollups)
+		check_owner(lfirst(cell), relation);
 }
 
-/* -------------------------------------------------------------------- DROP */
-
-/* What one command has dropped: relations, and triggers by their names. */
-typedef struct Dropped
+/* A column of live was renamed: its name stands in the definition too. */
+static void
+renamed(RenameStmt *stmt)
 {
-	List	   *relations;		/* of Oid */
-	List	   *triggers;		/* of DroppedTrigger */
-} Dropped;
+	Oid			relation;
+	DrRollup   *rollup;
 
-typedef struct DroppedTrigger
-{
-	char	   *table;			/* as dr_catalog_name would call it */
-	char	   *name;
-} DroppedTrigger;
+	if (stmt->renameType != OBJECT_COLUMN || stmt->relation == NULL)
+		return;
+	relation = RangeVarGetRelid(stmt->relation, NoLock, true);
+	rollup = OidIsValid(relation) ? dr_catalog_find(relation, NULL) : NULL;
+	if (rollup != NULL &&
+		get_attnum(rollup->definition, stmt->subname) != InvalidAttrNumber)
+		run_as_extension(dr_query_rename_column(rollup, stmt->subname, stmt->newname));
+}
 
-static Dropped
-list_dropped(void)
+/* ------------------------------------------------------------------- CREATE */
+
+/* Tables that the command has made, alone or as elements of a schema. */
+static List *
+list_created(void)
 {
-	Dropped		dropped = {NIL, NIL};
+	List	   *created = NIL;
 	MemoryContext context = CurrentMemoryContext;
 	DrIdentity	before;
 
-	/* our own search_path: whoever drops may have any */
 	dr_identity_enter_extension(&before);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute("SELECT objid,"
-					" coalesce(address_names[1] || '.' || address_names[2], ''),"
-					" coalesce(address_names[3], ''), object_type = 'trigger'"
-					" FROM pg_catalog.pg_event_trigger_dropped_objects()"
-					" WHERE object_type = 'trigger' OR"
-					" (classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND objsubid = 0)",
-					true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not list dropped objects");
 
+	/* not read-only: by a snapshot that sees what the command has made */
+	if (SPI_execute("SELECT c.oid FROM pg_catalog.pg_event_trigger_ddl_commands() d"
+					" JOIN pg_catalog.pg_class c ON c.oid = d.objid"
+					" WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+					" AND c.relispartition AND c.relkind IN ('r', 'p', 'f')",
+					false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list created objects");
 	MemoryContextSwitchTo(context);
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
-		HeapTuple	tuple = SPI_tuptable->vals[row];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
 		bool		isnull;
 
-		if (DatumGetBool(SPI_getbinval(tuple, desc, 4, &isnull)))
-		{
-			DroppedTrigger *trigger = palloc(sizeof(DroppedTrigger));
-
-			trigger->table = TextDatumGetCString(SPI_getbinval(tuple, desc, 2, &isnull));
-			trigger->name = TextDatumGetCString(SPI_getbinval(tuple, desc, 3, &isnull));
-			dropped.triggers = lappend(dropped.triggers, trigger);
-		}
-		else
-			dropped.relations =
-				lappend_oid(dropped.relations,
-							DatumGetObjectId(SPI_getbinval(tuple, desc, 1, &isnull)));
+		created = lappend_oid(created,
+							  DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[row],
+															 SPI_tuptable->tupdesc, 1, &isnull)));
 	}
 	SPI_finish();
 	dr_identity_leave(&before);
-	return dropped;
+	return created;
 }
 
 static void
-refuse_drop(const DrRollup *rollup, const char *what)
+tables_created(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-			 errmsg("%s belongs to rollup \"%s\"", what, dr_catalog_name(rollup->live)),
-			 errhint("Run SELECT rollup_drop(%s) to remove the rollup.",
-					 quote_literal_cstr(dr_query_relation(rollup->live)))));
-}
-
-/*
- * Triggers of ours that went.  With a partition: live keeps what is gone.  From
- * the source itself: late rows would be lost in silence, so refuse.
- */
-static void
-inspect_triggers(const DrRollup *rollup, const Dropped *dropped)
-{
-	char	   *insert = dr_query_trigger_name(rollup->id, "insert");
+	List	   *created;
 	ListCell   *cell;
+	ListCell   *rollup;
 
-	foreach(cell, dropped->triggers)
-	{
-		DroppedTrigger *trigger = lfirst(cell);
-		bool		ours = strcmp(trigger->name, insert) == 0;
-
-		if (strcmp(trigger->table, dr_catalog_name(rollup->source)) != 0)
-		{
-			if (ours)
-				warn_of_lost_rows(rollup, trigger->table, "dropped");
-			continue;
-		}
-		ours |= strcmp(trigger->name, dr_query_trigger_name(rollup->id, "truncate")) == 0;
-		for (int i = 0; i < DR_ROW_EVENTS; i++)
-			ours |= strcmp(trigger->name,
-						   dr_query_trigger_name(rollup->id, dr_query_row_events[i])) == 0;
-		if (ours)
-			refuse_drop(rollup, psprintf("trigger \"%s\"", trigger->name));
-	}
-}
-
-/*
- * Where the source, live or the definition went, by CASCADE, the rest of the
- * rollup follows.  Where only a part of ours went, refuse.
- */
-static void
-inspect(const DrRollup *rollup, const Dropped *dropped)
-{
-	List	   *gone = dropped->relations;
-
-	if (list_member_oid(gone, rollup->source) || list_member_oid(gone, rollup->live) ||
-		list_member_oid(gone, rollup->events) || list_member_oid(gone, rollup->definition))
-	{
-		dr_create_remove(rollup, false, DROP_CASCADE);
+	if (dr_catalog_all() == NIL)
 		return;
+	created = list_created();
+	foreach(cell, created)
+	{
+		List	   *rollups = rollups_above(lfirst_oid(cell));
+
+		foreach(rollup, rollups)
+		{
+			dr_source_check_again(((DrRollup *) lfirst(rollup))->source);
+			dr_create_truncate_triggers(lfirst(rollup), lfirst_oid(cell));
+		}
 	}
-	if (list_member_oid(gone, rollup->current_view))
-		refuse_drop(rollup, "the view");
-	if (list_member_oid(gone, rollup->marks))
-		refuse_drop(rollup, "the table of marks");
-	inspect_triggers(rollup, dropped);
 }
 
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_truncated);
 PG_FUNCTION_INFO_V1(dailyrollup_ddl_ended);
-PG_FUNCTION_INFO_V1(dailyrollup_dropped);
 
 /* Statement trigger of a source and its leaves: AFTER TRUNCATE. */
 Datum
@@ -309,6 +304,7 @@ dailyrollup_truncated(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(NULL);
 }
 
+/* Event trigger: ddl_command_end. */
 Datum
 dailyrollup_ddl_ended(PG_FUNCTION_ARGS)
 {
@@ -320,27 +316,9 @@ dailyrollup_ddl_ended(PG_FUNCTION_ARGS)
 				 errmsg("this function serves an event trigger alone")));
 	if (IsA(event->parsetree, AlterTableStmt))
 		table_altered((AlterTableStmt *) event->parsetree);
-	else if (IsA(event->parsetree, CreateStmt))
-		table_created((CreateStmt *) event->parsetree);
-	PG_RETURN_NULL();
-}
-
-Datum
-dailyrollup_dropped(PG_FUNCTION_ARGS)
-{
-	Dropped		dropped;
-	List	   *rollups;
-	ListCell   *cell;
-
-	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("this function serves an event trigger alone")));
-	rollups = dr_catalog_all();
-	if (rollups == NIL)
-		PG_RETURN_NULL();
-	dropped = list_dropped();
-	foreach(cell, rollups)
-		inspect(lfirst(cell), &dropped);
+	else if (IsA(event->parsetree, RenameStmt))
+		renamed((RenameStmt *) event->parsetree);
+	else
+		tables_created();
 	PG_RETURN_NULL();
 }

@@ -18,8 +18,41 @@
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
+#include "parser/parse_expr.h"
+#include "parser/parser.h"
+#include "utils/array.h"
+#include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+
+static void
+set_locally(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/*
+ * Constants of a definition are printed and read again: by rules that lose
+ * nothing, whatever the session's are.  Mostly they are so already; setting one
+ * costs more than a look.
+ */
+static void
+print_exactly(void)
+{
+	if (extra_float_digits < 1)
+		set_locally("extra_float_digits", "1");
+	if (DateStyle != USE_ISO_DATES)
+		set_locally("datestyle", "ISO");
+	if (IntervalStyle != INTSTYLE_POSTGRES)
+		set_locally("intervalstyle", "postgres");
+	if (!Array_nulls)
+		set_locally("array_nulls", "on");
+	if (Transform_null_equals)
+		set_locally("transform_null_equals", "off");
+	if (!standard_conforming_strings)
+		set_locally("standard_conforming_strings", "on");
+}
 
 /* Work as "owner", until dr_identity_leave. */
 void
@@ -33,14 +66,11 @@ dr_identity_enter(Oid owner, DrIdentity *before)
 	before->guc_level = NewGUCNestLevel();
 
 	/* Names in our SQL are qualified; nothing else may be found. */
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
+	set_locally("search_path", "pg_catalog, pg_temp");
 
 	/* A policy that filtered rows would make a rollup silently wrong. */
-	(void) set_config_option("row_security", "off",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
+	set_locally("row_security", "off");
+	print_exactly();
 }
 
 static Oid

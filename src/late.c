@@ -26,6 +26,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
@@ -38,13 +39,16 @@
 #include "nodes/supportnodes.h"
 #include "storage/lmgr.h"
 #include "catalog/pg_type.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "boundary.h"
 #include "compat.h"
@@ -189,8 +193,16 @@ static void
 check_trigger(Relation pg_trigger, int32 id, Oid relation, const char *event)
 {
 	char	   *name = dr_query_trigger_name(id, event);
+	char		enabled = trigger_enabled(pg_trigger, relation, name);
 
-	if (trigger_enabled(pg_trigger, relation, name) != TRIGGER_FIRES_ALWAYS)
+	if (enabled == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("trigger \"%s\" of \"%s\" is missing", name,
+						dr_catalog_name(relation)),
+				 errdetail("Late rows may have been written without a mark."),
+				 errhint("Give the trigger its name back, or remove the rollup by rollup_drop and create it again.")));
+	if (enabled != TRIGGER_FIRES_ALWAYS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("trigger \"%s\" of \"%s\" does not always fire", name,
@@ -216,6 +228,9 @@ dr_late_check_triggers(const DrRollup *rollup)
 	{
 		Oid			relation = lfirst_oid(cell);
 
+		/* children of a plain source are none of ours */
+		if (relation != rollup->source && !get_rel_relispartition(relation))
+			continue;
 		for (int i = 0; i < DR_ROW_EVENTS; i++)
 			check_trigger(pg_trigger, rollup->id, relation, dr_query_row_events[i]);
 		if (relation == rollup->source || get_rel_relkind(relation) == RELKIND_RELATION)
@@ -362,6 +377,65 @@ dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
 	SPI_finish();
 	dr_identity_leave(&before);
 	return rows;
+}
+
+/*
+ * Mark the keys of a leaf row by row, below the threshold.  Reads the table
+ * itself, as the source's owner may read it through the source.
+ */
+static void
+mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
+{
+	DrPlans    *plans = dr_plans_of(rollup->live);
+	int			n = plans->def->nevents;
+	Datum	   *values = palloc((n + 1) * sizeof(Datum));
+	bool	   *nulls = palloc(n * sizeof(bool));
+	Oid			type = plans->def->events[0].type;
+	FmgrInfo   *compare = &lookup_type_cache(type, TYPECACHE_CMP_PROC_FINFO)->cmp_proc_finfo;
+	Relation	rel = table_open(leaf, AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	DrIdentity	before;
+
+	locate_columns(plans, leaf);
+	dr_identity_enter(rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		read_event(plans, slot, values, nulls);
+		if (!nulls[0] && DatumGetInt32(FunctionCall2(compare, values[0], threshold)) < 0)
+			write_mark(plans, values, nulls);
+	}
+	SPI_finish();
+	dr_identity_leave(&before);
+	table_endscan(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(rel, NoLock);
+}
+
+/*
+ * Mark the keys of a partition that was attached, below the threshold.  The
+ * rollup's owner need not have a right on the partition itself: then its rows
+ * are read one by one.
+ */
+void
+dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
+					   Oid partition, Datum threshold)
+{
+	List	   *relations = find_all_inheritors(partition, AccessShareLock, NULL);
+	ListCell   *cell;
+
+	if (pg_class_aclcheck(partition, rollup->owner, ACL_SELECT) == ACLCHECK_OK)
+	{
+		dr_late_mark_range(rollup, def, partition,
+						   dr_boundary_minus_infinity(def->time_kind), threshold);
+		return;
+	}
+	foreach(cell, relations)
+		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_RELATION)
+			mark_leaf(rollup, lfirst_oid(cell), threshold);
 }
 
 /* How many keys wait, counted up to the limit; the caller works as the owner

@@ -175,6 +175,13 @@ dr_locks_refresh(Oid definition, const char *rollup)
 	unlimit_wait(&patience);
 }
 
+/* Give the refresh lock back: there was nothing to do. */
+void
+dr_locks_refresh_undone(Oid definition)
+{
+	UnlockRelationOid(definition, ExclusiveLock);
+}
+
 /* Does this transaction hold the refresh lock? */
 bool
 dr_locks_refresh_held(Oid definition)

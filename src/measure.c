@@ -463,6 +463,31 @@ find_presence(const DrDefinition *def, const DrColumn *column)
 	return -1;
 }
 
+/* The collation that a measure compares by. */
+static Oid
+collation_of(const DrColumn *column)
+{
+	Node	   *expr = column->expr;
+
+	if (IsA(expr, CoalesceExpr))
+		expr = linitial(((CoalesceExpr *) expr)->args);
+	return castNode(Aggref, expr)->inputcollid;
+}
+
+/* latest compares time and value by one collation, max its time by its own. */
+static void
+check_collation(const DrColumn *column, const DrColumn *at)
+{
+	if (!type_is_collatable(exprType(column->at)) ||
+		collation_of(column) == collation_of(at))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("columns \"%s\" and \"%s\" order their time by different collations",
+					column->name, at->name),
+			 errhint("Give the value and the time one collation by COLLATE, in both columns.")));
+}
+
 static void
 resolve_at(const DrDefinition *def, DrColumn *column)
 {
@@ -479,6 +504,7 @@ resolve_at(const DrDefinition *def, DrColumn *column)
 				 errhint("Add %s to the query.",
 						 missing_column_text(latest ? "max" : "min", column->at, column, "ts",
 											 def->vars_of))));
+	check_collation(column, &def->columns[column->at_column]);
 }
 
 /* A NULL value that became the constant must not meet a value at one time. */

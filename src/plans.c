@@ -3,8 +3,9 @@
  *		What a session keeps of a rollup to run SQL over it again and again.
  *
  * The definition, read from the rollup's views, and prepared plans.  The
- * server replans a plan by itself when a table changes; but our texts name
- * columns, so anything that may rename one drops the whole entry.  A dropped
+ * server replans a plan by itself when a table changes; but from our text,
+ * which names columns, functions, types: anything that may rename one of these
+ * drops the whole entry.  A dropped
  * entry may still be in use further up the stack, hence it is freed at the end
  * of the transaction.
  */
@@ -14,6 +15,7 @@
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "definition.h"
 
@@ -48,6 +50,13 @@ invalidate(Datum arg, Oid relation)
 			slot->valid = false;
 }
 
+/* Functions, types, operators, collations and schemas change seldom. */
+static void
+invalidate_all(Datum arg, int cache, uint32 hash)
+{
+	invalidate(arg, InvalidOid);
+}
+
 static void
 discard(DrPlans *plans)
 {
@@ -77,10 +86,13 @@ free_garbage(XactEvent event, void *arg)
 void
 dr_plans_init(void)
 {
+	static const int caches[] = {PROCOID, TYPEOID, OPEROID, COLLOID, NAMESPACEOID};
 	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(PlansSlot)};
 
 	slots = hash_create("dailyrollup plans", 16, &ctl, HASH_ELEM | HASH_BLOBS);
 	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	for (int i = 0; i < lengthof(caches); i++)
+		CacheRegisterSyscacheCallback(caches[i], invalidate_all, (Datum) 0);
 	RegisterXactCallback(free_garbage, NULL);
 }
 

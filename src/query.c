@@ -5,7 +5,9 @@
  */
 #include "query.h"
 
+#include "catalog/pg_am.h"
 #include "catalog/pg_type.h"
+#include "commands/defrem.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -69,6 +71,38 @@ dr_query_create_key_type(const DrDefinition *def, int32 id)
 }
 
 /*
+ * The main index of the marks.  A writer must never fail because a key is too
+ * long for a btree, so where keys have no fixed length it is a hash index on
+ * one part of the key, the first of such a type; NULL where no part can have
+ * one.
+ */
+static char *
+marks_index(const DrDefinition *def)
+{
+	StringInfoData fixed;
+	char	   *hash = NULL;
+	bool		all_fixed = true;
+
+	initStringInfo(&fixed);
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		Oid			type = dr_phrase_key(def, i)->type;
+
+		if (get_typlen(type) > 0)
+		{
+			appendStringInfo(&fixed, "%sk%d", fixed.len == 0 ? "" : ", ", i + 1);
+			continue;
+		}
+		all_fixed = false;
+		if (hash == NULL && OidIsValid(GetDefaultOpClass(type, HASH_AM_OID)))
+			hash = psprintf("USING hash (k%d)", i + 1);
+	}
+	if (hash != NULL && !all_fixed)
+		return hash;
+	return fixed.len == 0 ? NULL : psprintf("(%s)", fixed.data);
+}
+
+/*
  * The marks and their indexes, none of them unique: two writers that mark one
  * key must not wait for each other.  The second finds keys with a NULL.
  */
@@ -78,16 +112,18 @@ dr_query_create_marks(const DrDefinition *def, int32 id)
 	StringInfoData buf;
 	char	  **names = palloc(def->nkeys * sizeof(char *));
 	char	   *marks = dr_phrase_own("marks", id);
+	char	   *index = marks_index(def);
 
 	for (int i = 0; i < def->nkeys; i++)
 		names[i] = psprintf("k%d", i + 1);
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
 	append_key_defs(&buf, def);
-	appendStringInfo(&buf, ", proof pg_catalog.int8); CREATE INDEX ON %s (%s)", marks,
-					 dr_phrase_join(names, def->nkeys, ", "));
-	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE %s", marks,
-					 dr_phrase_join(names, def->nkeys, ", "), dr_phrase_any_null(def, names, false));
+	appendStringInfoString(&buf, ", proof pg_catalog.int8)");
+	if (index != NULL)
+		appendStringInfo(&buf, "; CREATE INDEX ON %s %s", marks, index);
+	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE %s", marks,
+					 dr_phrase_any_null(def, names, false));
 	return buf.data;
 }
 
@@ -145,7 +181,8 @@ append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 
 /* Each marked key, from its whole history. */
 static void
-append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup)
+append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+				  const char *live_literal)
 {
 	char	   *keys = dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", ");
 	bool		first = true;
@@ -157,9 +194,9 @@ append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollu
 					psprintf("r.%s", quote_identifier(def->columns[i].name)));
 	appendStringInfo(buf,
 					 " FROM (SELECT DISTINCT %s, m.proof FROM %s m) m,"
-					 " LATERAL dailyrollup._current_row(NULL::%s, m.proof, %s) r",
-					 keys, dr_phrase_relation(rollup->marks),
-					 dr_phrase_relation(rollup->live), keys);
+					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, %s) r",
+					 keys, dr_phrase_relation(rollup->marks), live_literal,
+					 dr_phrase_relation(rollup->definition), keys);
 }
 
 char *
@@ -186,7 +223,7 @@ dr_query_create_current(const DrDefinition *def, const DrRollup *rollup,
 	appendStringInfoString(&buf, " UNION ALL ");
 	append_tail_leg(&buf, def, rollup, live_literal);
 	appendStringInfoString(&buf, " UNION ALL ");
-	append_marked_leg(&buf, def, rollup);
+	append_marked_leg(&buf, def, rollup, live_literal);
 	appendStringInfo(&buf, ") u(%s) GROUP BY %s",
 					 dr_phrase_columns(def, NULL, true, true),
 					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));
@@ -252,6 +289,44 @@ dr_query_create_truncate_trigger(int32 id, Oid relation)
 					" EXECUTE FUNCTION dailyrollup._truncated(%d);"
 					" ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s",
 					name, table, id, table, name);
+}
+
+/* ------------------------------------------- DDL that follows DDL of others */
+
+/* Everything of a rollup but the source to another owner. */
+char *
+dr_query_hand_over(const DrRollup *rollup, const char *owner)
+{
+	const char *to = quote_identifier(owner);
+
+	return psprintf("ALTER TABLE %s OWNER TO %s; ALTER VIEW %s OWNER TO %s;"
+					" ALTER TABLE %s OWNER TO %s; ALTER VIEW %s OWNER TO %s;"
+					" ALTER VIEW %s OWNER TO %s; ALTER TYPE %s OWNER TO %s",
+					dr_phrase_relation(rollup->live), to,
+					dr_phrase_relation(rollup->current_view), to,
+					dr_phrase_relation(rollup->marks), to,
+					dr_phrase_relation(rollup->events), to,
+					dr_phrase_relation(rollup->definition), to,
+					format_type_be_qualified(rollup->key_type), to);
+}
+
+char *
+dr_query_rename_column(const DrRollup *rollup, const char *from, const char *to)
+{
+	return psprintf("ALTER VIEW %s RENAME COLUMN %s TO %s",
+					dr_phrase_relation(rollup->definition),
+					quote_identifier(from), quote_identifier(to));
+}
+
+/* Rows that went without their keys being marked. */
+void
+dr_query_warn_of_lost_rows(const DrRollup *rollup, const char *partition, const char *fate)
+{
+	ereport(WARNING,
+			(errmsg("partition \"%s\" of a source was %s, but rollup \"%s\" still counts its rows",
+					partition, fate, dr_catalog_name(rollup->live)),
+			 errhint("Run SELECT rollup_reseed(%s) to forget them.",
+					 quote_literal_cstr(dr_phrase_relation(rollup->live)))));
 }
 
 /* ------------------------------------------------------------- the refresh */

@@ -32,6 +32,12 @@ extern const char *const dr_query_row_events[DR_ROW_EVENTS];
 extern char *dr_query_trigger_name(int32 id, const char *event);
 extern char *dr_query_relation(Oid relation);
 
+/* DDL that follows DDL of others */
+extern char *dr_query_hand_over(const DrRollup *rollup, const char *owner);
+extern char *dr_query_rename_column(const DrRollup *rollup, const char *from, const char *to);
+extern void dr_query_warn_of_lost_rows(const DrRollup *rollup, const char *partition,
+									   const char *fate);
+
 /* the refresh; $1: lower bound, $2: upper bound */
 extern char *dr_query_empty_live(const DrRollup *rollup);
 extern char *dr_query_seed(const DrDefinition *def, const DrRollup *rollup);

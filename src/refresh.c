@@ -405,7 +405,9 @@ finish_refresh(Refresh *refresh)
 	if (reads_unmarked_rows(refresh) && !refresh->waited)
 		complain_of_change(refresh);
 
-	if (strcmp(run->action, "none") != 0)
+	if (strcmp(run->action, "none") == 0)
+		dr_locks_refresh_undone(refresh->rollup->definition);
+	else
 	{
 		/* The source is locked only now.  No index or constraint that our SQL
 		 * relies on may go before the end of the transaction. */

@@ -124,7 +124,7 @@ check_row_security(Oid source)
 	bool		forced;
 
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", source);
+		return;					/* dropped meanwhile */
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	forced = form->relrowsecurity && form->relforcerowsecurity;
 	ReleaseSysCache(tuple);
@@ -136,6 +136,32 @@ check_row_security(Oid source)
 				 errdetail("A rollup is computed as the owner of \"%s\" and must see every row.",
 						   dr_source_name(source)),
 				 errhint("ALTER TABLE %s NO FORCE ROW LEVEL SECURITY.", dr_source_name(source))));
+}
+
+/* An unlogged table is empty after a crash. */
+static void
+check_persistence(Oid source)
+{
+	if (get_rel_persistence(source) == RELPERSISTENCE_UNLOGGED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the source of a rollup cannot be an unlogged table"),
+				 errdetail("After a crash \"%s\" is empty, and the rollup would still count its rows.",
+						   dr_source_name(source)),
+				 errhint("ALTER TABLE %s SET LOGGED.", dr_source_name(source))));
+}
+
+/*
+ * Raises an error where DDL has made of a rollup's source what none may be.
+ * (Children that a plain source got later do not count: all SQL says ONLY.)
+ */
+void
+dr_source_check_again(Oid source)
+{
+	check_persistence(source);
+	if (get_rel_relkind(source) == RELKIND_PARTITIONED_TABLE)
+		check_partitions(source);
+	check_row_security(source);
 }
 
 /* Raises an error unless source can be followed row by row. */
@@ -150,14 +176,7 @@ dr_source_check(Oid source)
 	if (get_rel_persistence(source) == RELPERSISTENCE_TEMP)
 		refuse_kind(source, "a temporary table",
 					"It ends with this session, and no other session sees its rows.");
-	if (get_rel_persistence(source) == RELPERSISTENCE_UNLOGGED)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the source of a rollup cannot be an unlogged table"),
-				 errdetail("After a crash \"%s\" is empty, and the rollup would still count its rows.",
-						   dr_source_name(source)),
-				 errhint("ALTER TABLE %s SET LOGGED.", dr_source_name(source))));
-
+	check_persistence(source);
 	if (get_rel_relkind(source) == RELKIND_PARTITIONED_TABLE)
 		check_partitions(source);
 	else if (find_inheritance_children(source, NoLock) != NIL)

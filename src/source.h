@@ -12,6 +12,7 @@
 #include "nodes/bitmapset.h"
 
 extern void dr_source_check(Oid source);
+extern void dr_source_check_again(Oid source);
 extern AttrNumber dr_source_column(Oid source, const char *column, const char *argument);
 extern DrTimeKind dr_source_time_kind(const DrEventColumn *column, Oid source);
 extern void dr_source_describe(Oid source, AttrNumber attno, DrEventColumn *column);

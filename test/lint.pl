@@ -17,7 +17,7 @@ my @layers = (
   [qw(query plans progress)],
   [qw(late current check)],
   [qw(create refresh fold promote prune)],
-  [qw(ddl state)],
+  [qw(ddl drop state)],
   [qw(run)],
   [qw(worker schedule)],
   [qw(init)],

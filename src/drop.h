@@ -1,0 +1,12 @@
+/*
+ * drop.h
+ *		What is dropped, and what becomes of a rollup then.
+ *
+ * Layer 6: SQL-callable functions only.
+ */
+#ifndef DR_DROP_H
+#define DR_DROP_H
+
+#include "dailyrollup.h"
+
+#endif							/* DR_DROP_H */
