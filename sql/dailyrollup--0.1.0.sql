@@ -32,7 +32,8 @@ CREATE TABLE dailyrollup.rollups (
 	state pg_catalog.text NOT NULL CHECK (state OPERATOR(pg_catalog.=) 'new' OR state OPERATOR(pg_catalog.=) 'on'),
 	watermark pg_catalog.timestamptz,
 	reseed pg_catalog.text,
-	proof pg_catalog.int8 NOT NULL
+	proof pg_catalog.int8 NOT NULL,
+	reseed_at pg_catalog.timestamptz
 );
 COMMENT ON TABLE dailyrollup.rollups IS 'a row per rollup: its relations, its settings, its state and watermark; written by the library alone';
 COMMENT ON COLUMN dailyrollup.rollups.live IS 'the table that readers use, a row per key';
@@ -49,6 +50,7 @@ COMMENT ON COLUMN dailyrollup.rollups.fold IS 'whether rows are folded on write 
 COMMENT ON COLUMN dailyrollup.rollups.state IS 'new: being filled; on: kept by the daily refresh';
 COMMENT ON COLUMN dailyrollup.rollups.watermark IS 'live is exact for rows before this midnight; NULL: live does not count';
 COMMENT ON COLUMN dailyrollup.rollups.reseed IS 'why the next refresh builds live anew; NULL: it does not';
+COMMENT ON COLUMN dailyrollup.rollups.reseed_at IS 'when that was asked for: a seed fulfils the wishes made before it';
 COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_view finds in the marks and shows to _current_row';
 
 CREATE TABLE dailyrollup.runs (

@@ -59,7 +59,8 @@ enum
 	Anum_watermark,
 	Anum_reseed,
 	Anum_proof,
-	Natts_rollups = Anum_proof
+	Anum_reseed_at,
+	Natts_rollups = Anum_reseed_at
 };
 
 static HTAB *watermarks = NULL;
@@ -123,6 +124,8 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 	if (rollup->has_watermark)
 		rollup->watermark = DatumGetTimestampTz(v[Anum_watermark]);
 	rollup->reseed = optional_text(v[Anum_reseed], null[Anum_reseed]);
+	if (!null[Anum_reseed_at])
+		rollup->reseed_at = DatumGetTimestampTz(v[Anum_reseed_at]);
 	rollup->proof = DatumGetInt64(v[Anum_proof]);
 	rollup->owner = dr_catalog_relation_owner(rollup->live);
 	return rollup;
@@ -367,7 +370,7 @@ dr_catalog_insert(const DrRollup *r)
 	Oid			types[Natts_rollups] = {
 		INT4OID, REGCLASSOID, REGCLASSOID, REGCLASSOID, REGCLASSOID,
 		REGCLASSOID, REGCLASSOID, REGTYPEOID, TEXTOID, INTERVALOID, TEXTOID,
-		BOOLOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, INT8OID
+		BOOLOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, INT8OID, TIMESTAMPTZOID
 	};
 	char		nulls[Natts_rollups + 1];
 	Datum		values[Natts_rollups] = {
@@ -389,35 +392,40 @@ dr_catalog_insert(const DrRollup *r)
 	nulls[Anum_watermark - 1] = r->has_watermark ? ' ' : 'n';
 	values[Anum_reseed - 1] = text_or_null(r->reseed, &nulls[Anum_reseed - 1]);
 	values[Anum_proof - 1] = Int64GetDatum(r->proof);
+	values[Anum_reseed_at - 1] = TimestampTzGetDatum(r->reseed_at);
+	nulls[Anum_reseed_at - 1] = r->reseed ? ' ' : 'n';
 
 	write_rows("INSERT INTO dailyrollup.rollups VALUES "
-			   "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+			   "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
 			   Natts_rollups, types, values, nulls);
 }
 
 /*
  * Compare and set: the watermark moves from what "rollup" says to "boundary",
  * and the state becomes on.  False where the row no longer says that: it was
- * changed by another transaction since.  After a seed the wish for a reseed is
- * fulfilled, provided that it is the one that "rollup" knew.
+ * changed by another transaction since.  A seed fulfils the wish that "rollup"
+ * knew of; one that was made meanwhile stays.
  */
 bool
 dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 {
-	Oid			types[5] = {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TEXTOID};
+	Oid			types[5] = {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TIMESTAMPTZOID};
 	char		nulls[] = "     ";
 	Datum		values[5] = {
 		Int32GetDatum(rollup->id), TimestampTzGetDatum(boundary),
-		TimestampTzGetDatum(rollup->watermark), BoolGetDatum(seeded)
+		TimestampTzGetDatum(rollup->watermark), BoolGetDatum(seeded),
+		TimestampTzGetDatum(rollup->reseed_at)
 	};
 
 	nulls[2] = rollup->has_watermark ? ' ' : 'n';
-	values[4] = text_or_null(rollup->reseed, &nulls[4]);
+	nulls[4] = rollup->reseed ? ' ' : 'n';
 	return write_rows("UPDATE dailyrollup.rollups"
 					  " SET watermark = $2, state = 'on',"
-					  " reseed = CASE WHEN $4 THEN NULL ELSE reseed END"
-					  " WHERE id = $1 AND watermark IS NOT DISTINCT FROM $3"
-					  " AND (reseed IS NOT DISTINCT FROM $5 OR NOT $4)",
+					  " reseed = CASE WHEN $4 AND reseed_at IS NOT DISTINCT FROM $5"
+					  " THEN NULL ELSE reseed END,"
+					  " reseed_at = CASE WHEN $4 AND reseed_at IS NOT DISTINCT FROM $5"
+					  " THEN NULL ELSE reseed_at END"
+					  " WHERE id = $1 AND watermark IS NOT DISTINCT FROM $3",
 					  5, types, values, nulls) == 1;
 }
 
@@ -428,7 +436,8 @@ dr_catalog_forget_watermark(const DrRollup *rollup, const char *reason)
 	Oid			types[2] = {INT4OID, TEXTOID};
 	Datum		values[2] = {Int32GetDatum(rollup->id), CStringGetTextDatum(reason)};
 
-	write_rows("UPDATE dailyrollup.rollups SET watermark = NULL, reseed = $2 WHERE id = $1",
+	write_rows("UPDATE dailyrollup.rollups SET watermark = NULL, reseed = $2,"
+			   " reseed_at = clock_timestamp() WHERE id = $1",
 			   2, types, values, NULL);
 }
 
@@ -438,7 +447,8 @@ dr_catalog_ask_reseed(const DrRollup *rollup, const char *reason)
 	Oid			types[2] = {INT4OID, TEXTOID};
 	Datum		values[2] = {Int32GetDatum(rollup->id), CStringGetTextDatum(reason)};
 
-	write_rows("UPDATE dailyrollup.rollups SET reseed = $2 WHERE id = $1",
+	write_rows("UPDATE dailyrollup.rollups SET reseed = $2,"
+			   " reseed_at = clock_timestamp() WHERE id = $1",
 			   2, types, values, NULL);
 }
 

@@ -37,6 +37,7 @@ typedef struct DrRollup
 	bool		has_watermark;
 	TimestampTz watermark;
 	char	   *reseed;			/* why; NULL: not asked for */
+	TimestampTz reseed_at;		/* which wish it is, where there is one */
 	int64		proof;			/* what a read of the marks proves; secret */
 	Oid			owner;			/* of live; not a column */
 } DrRollup;
