@@ -8,7 +8,6 @@
  * events_<id>, definition_<id>, marks_<id> and key_<id>, owned by its owner.
  */
 CREATE SCHEMA dailyrollup;
-GRANT USAGE ON SCHEMA dailyrollup TO PUBLIC;
 COMMENT ON SCHEMA dailyrollup IS 'internals of the extension dailyrollup; use the rollup_* routines and views';
 
 /*
@@ -304,6 +303,11 @@ DECLARE
 	statement pg_catalog.text;
 BEGIN
 	FOR statement IN
+		SELECT pg_catalog.format('REVOKE ALL ON SCHEMA dailyrollup FROM %s',
+			CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+		FROM pg_catalog.pg_namespace n CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) a
+		WHERE n.nspname OPERATOR(pg_catalog.=) 'dailyrollup' AND a.grantee OPERATOR(pg_catalog.<>) n.nspowner
+		UNION ALL
 		SELECT pg_catalog.format('REVOKE ALL ON dailyrollup.%I FROM %s', c.relname,
 			CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
 		FROM pg_catalog.pg_class c CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) a
@@ -314,6 +318,7 @@ BEGIN
 		EXECUTE statement;
 	END LOOP;
 END $$;
+GRANT USAGE ON SCHEMA dailyrollup TO PUBLIC;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dailyrollup TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
 	@extschema@.latest(pg_catalog.anyelement, pg_catalog."any"),

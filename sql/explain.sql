@@ -46,14 +46,22 @@ BEGIN
     RETURN plan->0;
 END $$;
 
+-- Does an index scan read no more than the condition asks for?  Keys with a NULL
+-- have an index of their own in the marks.
+CREATE FUNCTION selective(scan jsonb, columns text) RETURNS boolean LANGUAGE sql AS $$
+    SELECT coalesce(scan->>'Index Cond' ~ columns, false)
+        OR EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+                   WHERE c.relname = scan->>'Index Name' AND c.relnamespace = 'dailyrollup'::regnamespace AND i.indpred IS NOT NULL)
+$$;
+
 -- Do all scans of these relations below a node find rows by an index condition
--- on the column?  NULL: nothing scans them.
+-- on the columns?  NULL: nothing scans them.
 CREATE FUNCTION by_index(plan jsonb, relations text, columns text) RETURNS boolean LANGUAGE sql AS $$
     SELECT bool_and(CASE s.node->>'Node Type'
         WHEN 'Bitmap Heap Scan' THEN (
-            SELECT bool_and(coalesce(b.node->>'Index Cond' ~ columns, false))
+            SELECT bool_and(selective(b.node, columns))
             FROM nodes(s.node) b WHERE b.node->>'Node Type' = 'Bitmap Index Scan')
-        ELSE coalesce(s.node->>'Index Cond' ~ columns, false) END)
+        ELSE selective(s.node, columns) END)
     FROM nodes(plan) s WHERE s.node->>'Relation Name' ~ ('^' || relations || '$')
 $$;
 

@@ -6,6 +6,7 @@ DROP SCHEMA IF EXISTS life CASCADE;
 RESET client_min_messages;
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
+SET intervalstyle = 'postgres';
 CREATE SCHEMA life;
 SET search_path = life, public;
 
@@ -485,6 +486,98 @@ SELECT exact('ends_n');
 SELECT refresh('ends_n', '2026-01-03 00:00Z');
 SELECT * FROM ends_n ORDER BY k;
 SELECT exact('ends_n');
+
+\echo ==== Ways of writing
+CREATE TABLE devices (device text PRIMARY KEY);
+CREATE TABLE measured (
+    id int PRIMARY KEY, device text NOT NULL REFERENCES devices ON DELETE CASCADE ON UPDATE CASCADE, at timestamptz NOT NULL,
+    day date GENERATED ALWAYS AS ((at AT TIME ZONE 'UTC')::date) STORED, n int);
+CREATE FUNCTION shift() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.device = 'slow' THEN
+        NEW.at = NEW.at - interval '1 day';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER shift BEFORE INSERT ON measured FOR EACH ROW EXECUTE FUNCTION shift();
+INSERT INTO devices VALUES ('a'), ('b'), ('c'), ('slow');
+INSERT INTO measured (id, device, at, n) SELECT i, chr(97 + i % 3), timestamptz '2026-01-01' + i * interval '5 hours', i FROM generate_series(1, 12) i;
+SELECT rollup_create('measured_n', 'SELECT device, day, count(*), sum(n), max(n) FILTER (WHERE n <> 7) AS max FROM measured WHERE n > 0 GROUP BY device, day', 'at', mode => 'on');
+SELECT rollup_create('measured_d', 'SELECT device, count(*), sum(n) FROM measured GROUP BY device', 'day', mode => 'on');
+SELECT refresh(r, '2026-01-03 00:00Z') FROM unnest('{measured_n,measured_d}'::regclass[]) r;
+CREATE FUNCTION late() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE result text;
+BEGIN
+    SELECT string_agg(rollup || ' ' || key, ' ' ORDER BY rollup::text, key) INTO result FROM rollup_late WHERE rollup IN ('measured_n'::regclass, 'measured_d');
+    IF exact('measured_n') !~ 'current: 0' OR exact('measured_d') !~ 'current: 0' THEN
+        RETURN concat('wrong: ', result);
+    END IF;
+    PERFORM refresh(r, '2026-01-03 00:00Z') FROM unnest('{measured_n,measured_d}'::regclass[]) r;
+    IF exact('measured_n') <> 'live: 0, current: 0' OR exact('measured_d') <> 'live: 0, current: 0' THEN
+        RETURN concat('not healed: ', result);
+    END IF;
+    RETURN result;
+END $$;
+COPY measured (id, device, at, n) FROM stdin;
+20	a	2026-01-01 01:00Z	20
+21	b	2026-01-03 01:00Z	21
+22	slow	2026-01-03 01:00Z	22
+\.
+SELECT late();
+INSERT INTO measured (id, device, at, n) VALUES (20, 'a', '2026-01-05', 30), (23, 'b', '2026-01-02', 23)
+ON CONFLICT (id) DO UPDATE SET n = excluded.n, at = excluded.at;
+SELECT late();
+INSERT INTO measured (id, device, at, n) VALUES (20, 'a', '2026-01-05', 31), (23, 'b', '2026-01-02', 24) ON CONFLICT DO NOTHING;
+SELECT late();
+MERGE INTO measured m USING (VALUES (1, 'b'), (2, NULL), (24, 'c')) v(id, device) ON m.id = v.id
+WHEN MATCHED AND v.device IS NULL THEN DELETE
+WHEN MATCHED THEN UPDATE SET device = v.device
+WHEN NOT MATCHED THEN INSERT (id, device, at, n) VALUES (v.id, v.device, '2026-01-01', 24);
+SELECT late();
+WITH moved AS (DELETE FROM measured WHERE id IN (3, 20) RETURNING *)
+INSERT INTO measured (id, device, at, n) SELECT id + 100, device, at, n FROM moved;
+SELECT late();
+-- WHERE decides anew
+UPDATE measured SET n = -n WHERE id = 4;
+SELECT late();
+-- by the foreign key
+UPDATE devices SET device = 'aa' WHERE device = 'a';
+SELECT late();
+DELETE FROM devices WHERE device = 'b';
+SELECT late();
+-- in a cursor loop, with a handled error in between
+DO $$
+DECLARE r record;
+BEGIN
+    FOR r IN SELECT * FROM measured WHERE at < '2026-01-03' ORDER BY id LOOP
+        BEGIN
+            UPDATE measured SET n = n + 1 WHERE id = r.id;
+            IF r.id % 2 = 0 THEN
+                RAISE division_by_zero;
+            END IF;
+        EXCEPTION WHEN division_by_zero THEN
+        END;
+    END LOOP;
+END $$;
+SELECT late();
+-- a refresh, and a TRUNCATE, that are taken back in the middle of a transaction
+BEGIN;
+SAVEPOINT s;
+SELECT refresh('measured_n', '2026-01-06 00:00Z');
+INSERT INTO measured (id, device, at, n) VALUES (30, 'c', '2026-01-05', 30);
+ROLLBACK TO s;
+INSERT INTO measured (id, device, at, n) VALUES (31, 'c', '2026-01-05', 31), (32, 'c', '2026-01-02', 32);
+SAVEPOINT t;
+TRUNCATE measured;
+INSERT INTO measured (id, device, at, n) VALUES (33, 'c', '2026-01-01', 33);
+ROLLBACK TO t;
+INSERT INTO measured (id, device, at, n) VALUES (34, 'c', '2026-01-01', 34);
+COMMIT;
+SELECT exact('measured_n'), exact('measured_d');
+SELECT late();
+SELECT refresh(r, '2026-01-06 00:00Z') FROM unnest('{measured_n,measured_d}'::regclass[]) r;
+SELECT exact('measured_n'), exact('measured_d');
+SELECT * FROM measured_n ORDER BY device, day;
 
 \echo ==== timestamp and date: the boundary is the local midnight, whatever the zone of the session
 CREATE TABLE local (k int NOT NULL, t timestamp NOT NULL, d date NOT NULL);

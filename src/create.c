@@ -432,12 +432,6 @@ make_rollup(const Request *request)
 	DrDefinition *def = dr_definition_parse(request->query, request->time_column,
 											request->dedup_by, request->dedup_order);
 
-	if (!dr_is_class_owner(def->source, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(def->source));
-
-	/* what CREATE TRIGGER takes; at once, for an upgrade could deadlock */
-	LockRelationOid(def->source, ShareRowExclusiveLock);
-
 	rollup->id = dr_catalog_next_id();
 	rollup->source = def->source;
 	rollup->owner = source_owner(def->source);

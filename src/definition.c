@@ -20,7 +20,10 @@
 #include "access/relation.h"
 #include "access/sysattr.h"
 #include "catalog/heap.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
+#include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -32,6 +35,7 @@
 #include "rewrite/rewriteHandler.h"
 #include "rewrite/rewriteManip.h"
 #include "storage/lockdefs.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -63,9 +67,36 @@ query_error_context(void *query)
 	errcontext("defining query of a rollup");
 }
 
+/* Only an owner may hold up the writers of a table. */
+static void
+check_owner_before_lock(const RangeVar *name, Oid relation, Oid old_relation, void *arg)
+{
+	if (OidIsValid(relation) && !dr_is_class_owner(relation, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(relation)), name->relname);
+}
+
+/*
+ * Lock the source, if the query has one, as the triggers to come will need it.
+ * At once: parse analysis takes a weaker lock, and to make that stronger with
+ * a writer in between who goes on to change the table would deadlock.
+ */
+static void
+lock_source(RawStmt *statement)
+{
+	SelectStmt *select = (SelectStmt *) statement->stmt;
+
+	if (IsA(select, SelectStmt) && select->withClause == NULL &&
+		list_length(select->fromClause) == 1 &&
+		IsA(linitial(select->fromClause), RangeVar))
+		(void) RangeVarGetRelidExtended(linitial(select->fromClause),
+										ShareRowExclusiveLock, RVR_MISSING_OK,
+										check_owner_before_lock, NULL);
+}
+
 /*
  * Parses and analyses text with the caller's search_path; locks the source in
- * AccessShareLock, as each query does, to the end of the transaction.
+ * ShareRowExclusiveLock to the end of the transaction.
  */
 static Query *
 analyse(const char *text)
@@ -81,6 +112,7 @@ analyse(const char *text)
 	error_context_stack = &callback;
 	statements = raw_parser(text, RAW_PARSE_DEFAULT);
 	dr_shape_check_statements(statements);
+	lock_source(linitial_node(RawStmt, statements));
 	query = parse_analyze_fixedparams(linitial_node(RawStmt, statements), text, NULL, 0, NULL);
 	dr_shape_check_query(query);
 	error_context_stack = callback.previous;
@@ -301,7 +333,7 @@ describe(DrDefinition *def, const Query *query, TupleDesc view)
  * Returns the definition that query gives, with Vars of the source; raises an
  * error where a rollup cannot be kept exact for it.  Names are looked up as
  * the caller would, expressions are copies in the current memory context.  The
- * source stays locked in AccessShareLock.
+ * source stays locked in ShareRowExclusiveLock; the caller owns it.
  */
 DrDefinition *
 dr_definition_parse(const char *query_text, const char *time_column,
