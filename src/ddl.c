@@ -146,7 +146,9 @@ partition_command(const DrRollup *rollup, AlterTableCmd *command)
 {
 	Oid			partition;
 
-	if (command->subtype != AT_AttachPartition && command->subtype != AT_DetachPartition)
+	if (command->subtype != AT_AttachPartition &&
+		command->subtype != AT_DetachPartition &&
+		command->subtype != AT_DetachPartitionFinalize)
 		return;
 	partition = RangeVarGetRelid(((PartitionCmd *) command->def)->name, NoLock, true);
 	if (!OidIsValid(partition) || get_rel_relkind(partition) == RELKIND_INDEX ||

@@ -241,9 +241,18 @@ dr_late_check_triggers(const DrRollup *rollup)
 
 /* ------------------------------------------------------------------- marks */
 
+/* Is the relation the source, or a partition of it? */
+static bool
+in_source(const DrPlans *plans, Oid relation)
+{
+	return relation == plans->marked_relation || relation == plans->def->source ||
+		(get_rel_relispartition(relation) &&
+		 list_member_oid(get_partition_ancestors(relation), plans->def->source));
+}
+
 /*
- * Find the event columns in the relation that the trigger fired for: the
- * source, or a partition, whose columns may stand in another order.
+ * Find the event columns in the source or in a partition, whose columns may
+ * stand in another order.
  */
 static void
 locate_columns(DrPlans *plans, Oid relation)
@@ -252,8 +261,7 @@ locate_columns(DrPlans *plans, Oid relation)
 
 	if (plans->marked_relation == relation)
 		return;
-	if (relation != def->source &&
-		!list_member_oid(get_partition_ancestors(relation), def->source))
+	if (!in_source(plans, relation))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not the source of rollup \"%s\"",
@@ -334,6 +342,11 @@ mark_row(DrPlans *plans, TriggerData *trigger)
 	bool	   *new_nulls = palloc(n * sizeof(bool));
 	DrIdentity	before;
 
+	/* a partition that is being detached concurrently keeps its triggers for a
+	 * while, but its rows are no longer the source's */
+	if (trigger->tg_trigger->tgisclone &&
+		!in_source(plans, RelationGetRelid(trigger->tg_relation)))
+		return;
 	locate_columns(plans, RelationGetRelid(trigger->tg_relation));
 	read_event(plans, trigger->tg_trigslot, values, nulls);
 

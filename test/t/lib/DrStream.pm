@@ -1182,8 +1182,9 @@ sub step_reader
 	return;
 }
 
-# A transaction that holds a write lock since before a refresh, but has written
-# nothing yet.
+# A transaction that is older than a refresh which need not wait for it: it holds
+# a write lock but has written nothing yet, or its writes and their locks went
+# with a savepoint.
 sub step_early_locker
 {
 	my ($self) = @_;
@@ -1192,12 +1193,23 @@ sub step_early_locker
 	my $list = $self->columns;
 
 	$self->does('B', 'BEGIN;');
-	$self->does('B', pick("DELETE FROM $source WHERE false;", "INSERT INTO $source ($list) SELECT $list FROM $source WHERE false;",
-		"UPDATE $source SET " . $self->{setting}->name('vi') . " = 1 WHERE false;"));
+	if (chance(0.5))
+	{
+		$self->does('B', 'SAVEPOINT sp_;');
+		$self->does('B', $self->dml(when => pick('late', 'any')));
+		$self->check('B', inside => 1) if chance(0.2);
+		$self->does('B', 'ROLLBACK TO sp_;');
+		$self->{failed}{B} = 0;
+	}
+	else
+	{
+		$self->does('B', pick("DELETE FROM $source WHERE false;", "INSERT INTO $source ($list) SELECT $list FROM $source WHERE false;",
+			"UPDATE $source SET " . $self->{setting}->name('vi') . " = 1 WHERE false;"));
+	}
 	my $action = $self->refresh('A', $rollup);
 	$rollup->{reseed} = 0 if ($action // '') eq 'seed';
 	$self->check('A');
-	$self->does('B', $self->dml) for 1 .. between(1, 2);
+	$self->does('B', $self->dml(when => pick('late', 'late', 'any'))) for 1 .. between(1, 2);
 	$self->check('B', inside => 1) if chance(0.5);
 	$self->does('B', pick('COMMIT;', 'COMMIT;', 'ROLLBACK;'));
 	return;
