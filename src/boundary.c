@@ -15,7 +15,6 @@
 #include "boundary.h"
 
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "utils/date.h"
 #include "utils/datetime.h"
 #include "utils/timestamp.h"

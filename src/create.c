@@ -21,7 +21,6 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/dependency.h"
-#include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -31,7 +30,6 @@
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -46,7 +44,7 @@
 #include "compat.h"
 #include "definition.h"
 #include "identity.h"
-#include "query.h"
+#include "objects.h"
 
 static void
 run(const char *sql)
@@ -220,7 +218,7 @@ make_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
 	DrIdentity	before;
 
 	dr_identity_enter(rollup->owner, &before);
-	run(dr_query_create_live(def, quote_qualified_identifier(request->live->schemaname,
+	run(dr_objects_create_live(def, quote_qualified_identifier(request->live->schemaname,
 															 request->live->relname)));
 	dr_identity_leave(&before);
 	rollup->live = get_relname_relid(request->live->relname, request->schema);
@@ -250,7 +248,7 @@ revoke_grants(Oid relation)
 	grantees = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 	if (grantees != NULL)
 		run(psprintf("REVOKE ALL ON TABLE %s FROM %s",
-					 dr_query_relation(relation), grantees));
+					 dr_objects_relation(relation), grantees));
 }
 
 /*
@@ -265,8 +263,8 @@ make_key_objects(DrRollup *rollup, const DrDefinition *def)
 	DrIdentity	before;
 
 	dr_identity_enter_extension(&before);
-	run(dr_query_create_key_type(def, id));
-	run(dr_query_create_marks(def, id));
+	run(dr_objects_create_key_type(def, id));
+	run(dr_objects_create_marks(def, id));
 	run(psprintf("ALTER TYPE dailyrollup.key_%d OWNER TO %s;"
 				 " ALTER TABLE dailyrollup.marks_%d OWNER TO %s",
 				 id, owner, id, owner));
@@ -314,8 +312,8 @@ make_definition(DrRollup *rollup, const DrDefinition *def, const Request *reques
 
 	/* printed for the search_path that they are run with */
 	dr_identity_enter(rollup->owner, &before);
-	events = dr_query_events(def);
-	definition = dr_query_definition_of(def, psprintf("dailyrollup.events_%d", rollup->id));
+	events = dr_objects_events(def);
+	definition = dr_objects_definition_of(def, psprintf("dailyrollup.events_%d", rollup->id));
 	dr_identity_leave(&before);
 
 	rollup->events = make_view(rollup, request, "events", events);
@@ -330,7 +328,7 @@ make_current(DrRollup *rollup, const Request *request)
 	DrIdentity	before;
 
 	dr_identity_enter(rollup->owner, &before);
-	run(dr_query_create_current(def, rollup,
+	run(dr_objects_create_current(def, rollup,
 								quote_qualified_identifier(request->live->schemaname, name)));
 	dr_identity_leave(&before);
 	rollup->current_view = get_relname_relid(name, request->schema);
@@ -344,7 +342,7 @@ void
 dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
 {
 	List	   *relations = find_all_inheritors(relation, AccessShareLock, NULL);
-	char	   *name = dr_query_trigger_name(rollup->id, "truncate");
+	char	   *name = dr_objects_trigger_name(rollup->id, "truncate");
 	DrIdentity	before;
 	ListCell   *cell;
 
@@ -358,7 +356,7 @@ dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
 		if (member != rollup->source && get_rel_relkind(member) != RELKIND_RELATION)
 			continue;
 		if (!OidIsValid(get_trigger_oid(member, name, true)))
-			run(dr_query_create_truncate_trigger(rollup->id, member));
+			run(dr_objects_create_truncate_trigger(rollup->id, member));
 	}
 	SPI_finish();
 	dr_identity_leave(&before);
@@ -374,7 +372,7 @@ make_late_triggers(const DrRollup *rollup)
 
 	dr_identity_enter_extension(&before);
 	for (int i = 0; i < DR_ROW_EVENTS; i++)
-		run(dr_query_create_late_trigger(def, rollup, dr_query_row_events[i]));
+		run(dr_objects_create_late_trigger(def, rollup, dr_objects_row_events[i]));
 	dr_identity_leave(&before);
 	dr_create_truncate_triggers(rollup, rollup->source);
 }
@@ -422,7 +420,7 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 			 errdetail("Until then \"%s\" is computed from the source.",
 					   dr_catalog_name(rollup->current_view)),
 			 errhint("Run SELECT * FROM rollup_refresh(%s).",
-					 quote_literal_cstr(dr_query_relation(rollup->live)))));
+					 quote_literal_cstr(dr_objects_relation(rollup->live)))));
 }
 
 static DrRollup *
@@ -491,11 +489,11 @@ add_triggers(ObjectAddresses *objects, const DrRollup *rollup)
 	foreach(cell, relations)
 		add_object(objects, TriggerRelationId,
 				   get_trigger_oid(lfirst_oid(cell),
-								   dr_query_trigger_name(rollup->id, "truncate"), true));
+								   dr_objects_trigger_name(rollup->id, "truncate"), true));
 	for (int i = 0; i < DR_ROW_EVENTS; i++)
 		add_object(objects, TriggerRelationId,
 				   get_trigger_oid(rollup->source,
-								   dr_query_trigger_name(rollup->id, dr_query_row_events[i]), true));
+								   dr_objects_trigger_name(rollup->id, dr_objects_row_events[i]), true));
 }
 
 /*

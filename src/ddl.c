@@ -37,7 +37,7 @@
 #include "definition.h"
 #include "identity.h"
 #include "late.h"
-#include "query.h"
+#include "objects.h"
 #include "source.h"
 
 /* The rollups whose source is the relation, or a partitioned table above. */
@@ -101,7 +101,7 @@ partition_detached(const DrRollup *rollup, Oid partition)
 	{
 		ObjectAddress trigger;
 		Oid			oid = get_trigger_oid(lfirst_oid(cell),
-										  dr_query_trigger_name(rollup->id, "truncate"),
+										  dr_objects_trigger_name(rollup->id, "truncate"),
 										  true);
 
 		if (!OidIsValid(oid))
@@ -109,7 +109,7 @@ partition_detached(const DrRollup *rollup, Oid partition)
 		ObjectAddressSet(trigger, TriggerRelationId, oid);
 		performDeletion(&trigger, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	}
-	dr_query_warn_of_lost_rows(rollup, dr_catalog_name(partition), "detached");
+	dr_objects_warn_of_lost_rows(rollup, dr_catalog_name(partition), "detached");
 }
 
 /* -------------------------------------------------------------- ALTER TABLE */
@@ -121,7 +121,7 @@ follow_owner(const DrRollup *rollup)
 	Oid			source_owner = dr_catalog_relation_owner(rollup->source);
 
 	if (source_owner != rollup->owner)
-		run_as_extension(dr_query_hand_over(rollup,
+		run_as_extension(dr_objects_hand_over(rollup,
 											GetUserNameFromId(source_owner, false)));
 }
 
@@ -138,7 +138,7 @@ check_owner(const DrRollup *rollup, Oid relation)
 				 errmsg("\"%s\" belongs to the owner of the source of rollup \"%s\"",
 						dr_catalog_name(relation), dr_catalog_name(rollup->live)),
 				 errhint("Run ALTER TABLE %s OWNER TO ...: the rollup follows.",
-						 dr_query_relation(rollup->source))));
+						 dr_objects_relation(rollup->source))));
 }
 
 static void
@@ -212,7 +212,7 @@ renamed(RenameStmt *stmt)
 	rollup = OidIsValid(relation) ? dr_catalog_find(relation, NULL) : NULL;
 	if (rollup != NULL &&
 		get_attnum(rollup->definition, stmt->subname) != InvalidAttrNumber)
-		run_as_extension(dr_query_rename_column(rollup, stmt->subname, stmt->newname));
+		run_as_extension(dr_objects_rename_column(rollup, stmt->subname, stmt->newname));
 }
 
 /* ------------------------------------------------------------------- CREATE */

@@ -25,7 +25,7 @@
 #include "catalog.h"
 #include "create.h"
 #include "identity.h"
-#include "query.h"
+#include "objects.h"
 
 /* What one command has dropped. */
 typedef struct Dropped
@@ -97,7 +97,7 @@ refuse_drop(const DrRollup *rollup, const char *what)
 			(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 			 errmsg("%s belongs to rollup \"%s\"", what, dr_catalog_name(rollup->live)),
 			 errhint("Run SELECT rollup_drop(%s) to remove the rollup.",
-					 quote_literal_cstr(dr_query_relation(rollup->live)))));
+					 quote_literal_cstr(dr_objects_relation(rollup->live)))));
 }
 
 /* ---------------------------------------------------------------- triggers */
@@ -106,9 +106,9 @@ static bool
 is_trigger_of(const DrRollup *rollup, const char *name)
 {
 	for (int i = 0; i < DR_ROW_EVENTS; i++)
-		if (strcmp(name, dr_query_trigger_name(rollup->id, dr_query_row_events[i])) == 0)
+		if (strcmp(name, dr_objects_trigger_name(rollup->id, dr_objects_row_events[i])) == 0)
 			return true;
-	return strcmp(name, dr_query_trigger_name(rollup->id, "truncate")) == 0;
+	return strcmp(name, dr_objects_trigger_name(rollup->id, "truncate")) == 0;
 }
 
 /* The table of a dropped trigger, if it is the source or still below it. */
@@ -134,7 +134,7 @@ table_in_source(const DrRollup *rollup, const DroppedTrigger *trigger)
 static void
 inspect_triggers(const DrRollup *rollup, const Dropped *dropped)
 {
-	char	   *insert = dr_query_trigger_name(rollup->id, "insert");
+	char	   *insert = dr_objects_trigger_name(rollup->id, "insert");
 	ListCell   *cell;
 
 	foreach(cell, dropped->triggers)
@@ -146,7 +146,7 @@ inspect_triggers(const DrRollup *rollup, const Dropped *dropped)
 		if (OidIsValid(table_in_source(rollup, trigger)))
 			refuse_drop(rollup, psprintf("trigger \"%s\"", trigger->name));
 		if (strcmp(trigger->name, insert) == 0)
-			dr_query_warn_of_lost_rows(rollup, psprintf("%s.%s", trigger->schema, trigger->table),
+			dr_objects_warn_of_lost_rows(rollup, psprintf("%s.%s", trigger->schema, trigger->table),
 									   "dropped");
 	}
 }

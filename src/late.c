@@ -56,6 +56,7 @@
 #include "identity.h"
 #include "locks.h"
 #include "plans.h"
+#include "objects.h"
 #include "query.h"
 
 /* A threshold that holds for the rest of a transaction. */
@@ -192,7 +193,7 @@ trigger_enabled(Relation pg_trigger, Oid relation, const char *name)
 static void
 check_trigger(Relation pg_trigger, int32 id, Oid relation, const char *event)
 {
-	char	   *name = dr_query_trigger_name(id, event);
+	char	   *name = dr_objects_trigger_name(id, event);
 	char		enabled = trigger_enabled(pg_trigger, relation, name);
 
 	if (enabled == 0)
@@ -209,7 +210,7 @@ check_trigger(Relation pg_trigger, int32 id, Oid relation, const char *event)
 						dr_catalog_name(relation)),
 				 errdetail("Late rows may have been written without a mark."),
 				 errhint("Run ALTER TABLE %s ENABLE ALWAYS TRIGGER %s, then mark the time of the rows written meanwhile by rollup_mark.",
-						 dr_query_relation(relation), name)));
+						 dr_objects_relation(relation), name)));
 }
 
 /*
@@ -232,7 +233,7 @@ dr_late_check_triggers(const DrRollup *rollup)
 		if (relation != rollup->source && !get_rel_relispartition(relation))
 			continue;
 		for (int i = 0; i < DR_ROW_EVENTS; i++)
-			check_trigger(pg_trigger, rollup->id, relation, dr_query_row_events[i]);
+			check_trigger(pg_trigger, rollup->id, relation, dr_objects_row_events[i]);
 		if (relation == rollup->source || get_rel_relkind(relation) == RELKIND_RELATION)
 			check_trigger(pg_trigger, rollup->id, relation, "truncate");
 	}

@@ -1,6 +1,6 @@
 /*
  * query.h
- *		Every SQL text that the extension runs over a rollup.
+ *		The statements that a rollup is kept, read and checked by.
  *
  * The caller has entered the identity that the text is for (identity.h): the
  * server's deparser then prints for a search_path of pg_catalog alone.
@@ -15,28 +15,6 @@
 #include "dailyrollup.h"
 
 #include "catalog.h"
-
-/* creation */
-extern char *dr_query_create_live(const DrDefinition *def, const char *live);
-extern char *dr_query_create_key_type(const DrDefinition *def, int32 id);
-extern char *dr_query_create_marks(const DrDefinition *def, int32 id);
-extern char *dr_query_events(const DrDefinition *def);
-extern char *dr_query_definition_of(const DrDefinition *def, const char *events);
-extern char *dr_query_create_current(const DrDefinition *def, const DrRollup *rollup,
-									 const char *view);
-extern char *dr_query_create_late_trigger(const DrDefinition *def,
-										  const DrRollup *rollup, const char *event);
-extern char *dr_query_create_truncate_trigger(int32 id, Oid relation);
-#define DR_ROW_EVENTS	3
-extern const char *const dr_query_row_events[DR_ROW_EVENTS];
-extern char *dr_query_trigger_name(int32 id, const char *event);
-extern char *dr_query_relation(Oid relation);
-
-/* DDL that follows DDL of others */
-extern char *dr_query_hand_over(const DrRollup *rollup, const char *owner);
-extern char *dr_query_rename_column(const DrRollup *rollup, const char *from, const char *to);
-extern void dr_query_warn_of_lost_rows(const DrRollup *rollup, const char *partition,
-									   const char *fate);
 
 /* the refresh; $1: lower bound, $2: upper bound */
 extern char *dr_query_empty_live(const DrRollup *rollup);

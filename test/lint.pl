@@ -14,7 +14,7 @@ my @layers = (
   [qw(dailyrollup compat image)],
   [qw(guc boundary identity debug aggregates measure expression shape source)],
   [qw(catalog definition phrase locks)],
-  [qw(query plans progress)],
+  [qw(objects query plans progress)],
   [qw(late current check)],
   [qw(create refresh fold promote prune)],
   [qw(ddl drop state)],

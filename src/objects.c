@@ -1,0 +1,329 @@
+/*
+ * objects.c
+ *		SQL that makes a rollup's objects, and that changes them when the
+ *		user's DDL changes what they depend on.
+ */
+#include "objects.h"
+
+#include "catalog/pg_am.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
+
+#include "boundary.h"
+#include "phrase.h"
+
+static void
+append_column_def(StringInfo buf, const char *name, const DrColumn *column)
+{
+	appendStringInfo(buf, "%s %s", name, dr_phrase_type(column->type, column->typmod));
+	if (OidIsValid(column->collation))
+		appendStringInfo(buf, " COLLATE %s", generate_collation_name(column->collation));
+}
+
+char *
+dr_objects_create_live(const DrDefinition *def, const char *live)
+{
+	StringInfoData buf;
+	char	  **names = palloc(def->nkeys * sizeof(char *));
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "CREATE TABLE %s (", live);
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		append_column_def(&buf, quote_identifier(def->columns[i].name), &def->columns[i]);
+		appendStringInfoString(&buf, ", ");
+	}
+	for (int i = 0; i < def->nkeys; i++)
+		names[i] = pstrdup(quote_identifier(dr_phrase_key(def, i)->name));
+
+	/* free space on each page, so that a refresh updates rows in place */
+	appendStringInfo(&buf, "UNIQUE NULLS NOT DISTINCT (%s)) WITH (fillfactor = 80)",
+					 dr_phrase_join(names, def->nkeys, ", "));
+	return buf.data;
+}
+
+static void
+append_key_defs(StringInfo buf, const DrDefinition *def)
+{
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		if (i > 0)
+			appendStringInfoString(buf, ", ");
+		append_column_def(buf, psprintf("k%d", i + 1), dr_phrase_key(def, i));
+	}
+}
+
+char *
+dr_objects_create_key_type(const DrDefinition *def, int32 id)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "CREATE TYPE %s AS (", dr_phrase_own("key", id));
+	append_key_defs(&buf, def);
+	appendStringInfoChar(&buf, ')');
+	return buf.data;
+}
+
+/*
+ * The main index of the marks.  A writer must never fail because a key is too
+ * long for a btree, so where keys have no fixed length it is a hash index on
+ * one part of the key, the first of such a type; NULL where no part can have
+ * one.
+ */
+static char *
+marks_index(const DrDefinition *def)
+{
+	StringInfoData fixed;
+	char	   *hash = NULL;
+	bool		all_fixed = true;
+
+	initStringInfo(&fixed);
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		Oid			type = dr_phrase_key(def, i)->type;
+
+		if (get_typlen(type) > 0)
+		{
+			appendStringInfo(&fixed, "%sk%d", fixed.len == 0 ? "" : ", ", i + 1);
+			continue;
+		}
+		all_fixed = false;
+		if (hash == NULL && OidIsValid(GetDefaultOpClass(type, HASH_AM_OID)))
+			hash = psprintf("USING hash (k%d)", i + 1);
+	}
+	if (hash != NULL && !all_fixed)
+		return hash;
+	return fixed.len == 0 ? NULL : psprintf("(%s)", fixed.data);
+}
+
+/*
+ * The marks and their indexes, none of them unique: two writers that mark one
+ * key must not wait for each other.  The second finds keys with a NULL.
+ */
+char *
+dr_objects_create_marks(const DrDefinition *def, int32 id)
+{
+	StringInfoData buf;
+	char	  **names = palloc(def->nkeys * sizeof(char *));
+	char	   *marks = dr_phrase_own("marks", id);
+	char	   *index = marks_index(def);
+
+	for (int i = 0; i < def->nkeys; i++)
+		names[i] = psprintf("k%d", i + 1);
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
+	append_key_defs(&buf, def);
+	appendStringInfoString(&buf, ", proof pg_catalog.int8)");
+	if (index != NULL)
+		appendStringInfo(&buf, "; CREATE INDEX ON %s %s", marks, index);
+	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE %s", marks,
+					 dr_phrase_any_null(def, names, false));
+	return buf.data;
+}
+
+/* What the view events_<id> shows: the deduplicated source. */
+char *
+dr_objects_events(const DrDefinition *def)
+{
+	StringInfoData buf;
+	DrScope		scope = {.relation = def->source};
+
+	initStringInfo(&buf);
+	dr_phrase_append_events(&buf, def, &scope, def->ndedup > 0);
+	return buf.data;
+}
+
+/* What the view definition_<id> shows: the defining query over that view. */
+char *
+dr_objects_definition_of(const DrDefinition *def, const char *events)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	dr_phrase_append_content_of(&buf, def, events, " ");
+	return buf.data;
+}
+
+/* Live, which counts from the first refresh on, without the marked keys. */
+static void
+append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+				   const char *live_literal)
+{
+	appendStringInfo(buf,
+					 "SELECT %s FROM %s l"
+					 " WHERE (SELECT dailyrollup._live_counts(%s)) AND %s",
+					 dr_phrase_columns(def, "l", true, true), dr_phrase_relation(rollup->live),
+					 live_literal, dr_phrase_unmarked(def, rollup->marks, rollup->key_type, dr_phrase_live_key(def, "l")));
+}
+
+/* The tail since W, without the marked keys. */
+static void
+append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+				const char *live_literal)
+{
+	DrScope		scope = {
+		.relation = def->source,
+		.lower = psprintf("(SELECT dailyrollup._tail_from_%s(%s))",
+						  dr_boundary_type_name(def->time_kind), live_literal)
+	};
+
+	appendStringInfo(buf, "SELECT %s FROM (%s) t WHERE %s",
+					 dr_phrase_columns(def, "t", true, true),
+					 dr_phrase_content(def, &scope, def->ndedup > 0),
+					 dr_phrase_unmarked(def, rollup->marks, rollup->key_type, dr_phrase_live_key(def, "t")));
+}
+
+/* Each marked key, from its whole history. */
+static void
+append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+				  const char *live_literal)
+{
+	char	   *keys = dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", ");
+	bool		first = true;
+
+	appendStringInfoString(buf, "SELECT ");
+	for (int i = 0, k = 0; i < def->ncolumns; i++)
+		dr_phrase_append_item(buf, &first, def->columns[i].is_key ?
+					psprintf("m.k%d", ++k) :
+					psprintf("r.%s", quote_identifier(def->columns[i].name)));
+	appendStringInfo(buf,
+					 " FROM (SELECT DISTINCT %s, m.proof FROM %s m) m,"
+					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, %s) r",
+					 keys, dr_phrase_relation(rollup->marks), live_literal,
+					 dr_phrase_relation(rollup->definition), keys);
+}
+
+char *
+dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
+						const char *view)
+{
+	StringInfoData buf;
+	char	   *live_literal = psprintf("%s::pg_catalog.regclass",
+										quote_literal_cstr(dr_phrase_relation(rollup->live)));
+	bool		first = true;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "CREATE VIEW %s AS SELECT ", view);
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		const DrColumn *column = &def->columns[i];
+		const char *name = quote_identifier(column->name);
+
+		dr_phrase_append_item(&buf, &first, column->is_key ? psprintf("u.%s", name) :
+					psprintf("%s AS %s", dr_phrase_merged(def, column, "u"), name));
+	}
+	appendStringInfoString(&buf, " FROM (");
+	append_settled_leg(&buf, def, rollup, live_literal);
+	appendStringInfoString(&buf, " UNION ALL ");
+	append_tail_leg(&buf, def, rollup, live_literal);
+	appendStringInfoString(&buf, " UNION ALL ");
+	append_marked_leg(&buf, def, rollup, live_literal);
+	appendStringInfo(&buf, ") u(%s) GROUP BY %s",
+					 dr_phrase_columns(def, NULL, true, true),
+					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));
+	return buf.data;
+}
+
+/* A relation's name as SQL: schema-qualified and quoted. */
+char *
+dr_objects_relation(Oid relation)
+{
+	return dr_phrase_relation(relation);
+}
+
+/* What the row triggers are for; the fourth trigger is for "truncate". */
+const char *const dr_objects_row_events[DR_ROW_EVENTS] = {"insert", "update", "delete"};
+
+/* The name of one of a rollup's triggers on its source. */
+char *
+dr_objects_trigger_name(int32 id, const char *event)
+{
+	return psprintf("%s_%d_%s", DR_SCHEMA, id, event);
+}
+
+/*
+ * The trigger that catches late rows of one event: insert, update or delete.
+ * An update may move a row across the watermark, which dirties both keys.
+ */
+char *
+dr_objects_create_late_trigger(const DrDefinition *def, const DrRollup *rollup,
+							 const char *event)
+{
+	const char *time = quote_identifier(def->events[0].source_name);
+	const char *name = dr_objects_trigger_name(rollup->id, event);
+	char	   *source = dr_phrase_relation(rollup->source);
+	char	   *threshold = psprintf("dailyrollup._late_threshold_%s(%s::pg_catalog.regclass)",
+									 dr_boundary_type_name(def->time_kind),
+									 quote_literal_cstr(dr_phrase_relation(rollup->live)));
+	char	   *new_is_late = psprintf("NEW.%s < %s", time, threshold);
+	char	   *old_is_late = psprintf("OLD.%s < %s", time, threshold);
+	char	   *late;
+
+	if (strcmp(event, "insert") == 0)
+		late = new_is_late;
+	else if (strcmp(event, "delete") == 0)
+		late = old_is_late;
+	else
+		late = psprintf("%s OR %s", old_is_late, new_is_late);
+
+	return psprintf("CREATE TRIGGER %s AFTER %s ON %s FOR EACH ROW WHEN (%s)"
+					" EXECUTE FUNCTION dailyrollup._mark_late(%d);"
+					" ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
+					name, event, source, late, rollup->id, source, name);
+}
+
+/* TRUNCATE fires the statement triggers of each table that it reaches. */
+char *
+dr_objects_create_truncate_trigger(int32 id, Oid relation)
+{
+	char	   *table = dr_phrase_relation(relation);
+	const char *name = dr_objects_trigger_name(id, "truncate");
+
+	return psprintf("CREATE TRIGGER %s AFTER TRUNCATE ON %s FOR EACH STATEMENT"
+					" EXECUTE FUNCTION dailyrollup._truncated(%d);"
+					" ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s",
+					name, table, id, table, name);
+}
+
+/* ------------------------------------------- DDL that follows DDL of others */
+
+/* Everything of a rollup but the source to another owner. */
+char *
+dr_objects_hand_over(const DrRollup *rollup, const char *owner)
+{
+	const char *to = quote_identifier(owner);
+
+	return psprintf("ALTER TABLE %s OWNER TO %s; ALTER VIEW %s OWNER TO %s;"
+					" ALTER TABLE %s OWNER TO %s; ALTER VIEW %s OWNER TO %s;"
+					" ALTER VIEW %s OWNER TO %s; ALTER TYPE %s OWNER TO %s",
+					dr_phrase_relation(rollup->live), to,
+					dr_phrase_relation(rollup->current_view), to,
+					dr_phrase_relation(rollup->marks), to,
+					dr_phrase_relation(rollup->events), to,
+					dr_phrase_relation(rollup->definition), to,
+					format_type_be_qualified(rollup->key_type), to);
+}
+
+char *
+dr_objects_rename_column(const DrRollup *rollup, const char *from, const char *to)
+{
+	return psprintf("ALTER VIEW %s RENAME COLUMN %s TO %s",
+					dr_phrase_relation(rollup->definition),
+					quote_identifier(from), quote_identifier(to));
+}
+
+/* Rows that went without their keys being marked. */
+void
+dr_objects_warn_of_lost_rows(const DrRollup *rollup, const char *partition, const char *fate)
+{
+	ereport(WARNING,
+			(errmsg("partition \"%s\" of a source was %s, but rollup \"%s\" still counts its rows",
+					partition, fate, dr_catalog_name(rollup->live)),
+			 errhint("Run SELECT rollup_reseed(%s) to forget them.",
+					 quote_literal_cstr(dr_phrase_relation(rollup->live)))));
+}
+
