@@ -33,7 +33,7 @@ CREATE TABLE dailyrollup.rollups (
 	reseed pg_catalog.text,
 	proof pg_catalog.int8 NOT NULL,
 	reseed_at pg_catalog.timestamptz
-);
+) WITH (vacuum_truncate = off);
 COMMENT ON TABLE dailyrollup.rollups IS 'a row per rollup: its relations, its settings, its state and watermark; written by the library alone';
 COMMENT ON COLUMN dailyrollup.rollups.live IS 'the table that readers use, a row per key';
 COMMENT ON COLUMN dailyrollup.rollups.source IS 'the event table';

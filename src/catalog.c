@@ -33,6 +33,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -323,24 +324,40 @@ dr_catalog_init(void)
 /* ---------------------------------------------------------------- writing */
 
 /*
- * Run one statement over our tables as the owner of the extension; returns
- * the number of rows that it wrote.  Parameters beyond "n" are absent.
+ * Run one statement over our tables as the owner of the extension; returns the
+ * number of rows that it wrote.  By the latest snapshot, as we read: to a
+ * REPEATABLE READ transaction a row that was made after it began is still one
+ * to be changed.
  */
 static uint64
 write_rows(const char *sql, int n, Oid *types, Datum *values, const char *nulls)
 {
 	DrIdentity	before;
+	SPIPlanPtr	plan;
 	uint64		rows;
 
 	dr_identity_enter_extension(&before);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(sql, n, types, values, nulls, false, 0) < 0)
+	plan = SPI_prepare(sql, n, types);
+	if (plan == NULL ||
+		SPI_execute_snapshot(plan, values, nulls, GetLatestSnapshot(),
+							 InvalidSnapshot, false, true, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", sql);
 	rows = SPI_processed;
 	SPI_finish();
 	dr_identity_leave(&before);
 	return rows;
+}
+
+/* Write the one row of a rollup, which another session may have removed. */
+static void
+write_rollup(const DrRollup *rollup, const char *sql, int n, Oid *types, Datum *values)
+{
+	if (write_rows(sql, n, types, values, NULL) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("rollup \"%s\" was dropped meanwhile", dr_catalog_name(rollup->live))));
 }
 
 static Datum
@@ -436,9 +453,9 @@ dr_catalog_forget_watermark(const DrRollup *rollup, const char *reason)
 	Oid			types[2] = {INT4OID, TEXTOID};
 	Datum		values[2] = {Int32GetDatum(rollup->id), CStringGetTextDatum(reason)};
 
-	write_rows("UPDATE dailyrollup.rollups SET watermark = NULL, reseed = $2,"
-			   " reseed_at = clock_timestamp() WHERE id = $1",
-			   2, types, values, NULL);
+	write_rollup(rollup,
+				 "UPDATE dailyrollup.rollups SET watermark = NULL, reseed = $2,"
+				 " reseed_at = clock_timestamp() WHERE id = $1", 2, types, values);
 }
 
 void
@@ -447,9 +464,9 @@ dr_catalog_ask_reseed(const DrRollup *rollup, const char *reason)
 	Oid			types[2] = {INT4OID, TEXTOID};
 	Datum		values[2] = {Int32GetDatum(rollup->id), CStringGetTextDatum(reason)};
 
-	write_rows("UPDATE dailyrollup.rollups SET reseed = $2,"
-			   " reseed_at = clock_timestamp() WHERE id = $1",
-			   2, types, values, NULL);
+	write_rollup(rollup,
+				 "UPDATE dailyrollup.rollups SET reseed = $2,"
+				 " reseed_at = clock_timestamp() WHERE id = $1", 2, types, values);
 }
 
 /* Forget a rollup and its history. */
@@ -461,8 +478,8 @@ dr_catalog_delete(const DrRollup *rollup)
 
 	write_rows("DELETE FROM dailyrollup.runs WHERE rollup_id = $1",
 			   1, types, values, NULL);
-	write_rows("DELETE FROM dailyrollup.rollups WHERE id = $1",
-			   1, types, values, NULL);
+	write_rollup(rollup, "DELETE FROM dailyrollup.rollups WHERE id = $1",
+				 1, types, values);
 }
 
 void

@@ -190,7 +190,8 @@ try_list_late(ReturnSetInfo *result, const DrRollup *rollup)
 		RollbackAndReleaseCurrentSubTransaction();
 		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 			ReThrowError(error);
-		ereport(WARNING,
+		if (error->sqlerrcode != ERRCODE_UNDEFINED_OBJECT)	/* not just dropped */
+			ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("could not list the late keys of rollup \"%s\": %s",
 						dr_catalog_name(rollup->live), error->message)));

@@ -44,6 +44,7 @@
 #include "compat.h"
 #include "definition.h"
 #include "identity.h"
+#include "locks.h"
 #include "objects.h"
 
 static void
@@ -506,8 +507,8 @@ dr_create_remove(const DrRollup *rollup, bool drop_live, DropBehavior behavior)
 	ObjectAddresses *objects = new_object_addresses();
 	Oid			key_relation = get_typ_typrelid(rollup->key_type);
 
-	dr_catalog_delete(rollup);
 	add_triggers(objects, rollup);
+	dr_catalog_delete(rollup);
 	add_object(objects, RelationRelationId, existing(rollup->current_view));
 	add_object(objects, RelationRelationId, existing(rollup->definition));
 	add_object(objects, RelationRelationId, existing(rollup->events));
@@ -537,10 +538,12 @@ dailyrollup_create(PG_FUNCTION_ARGS)
 Datum
 dailyrollup_drop(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	Oid			live = PG_GETARG_OID(0);
+	DrRollup   *rollup = dr_catalog_owned(live);
 
-	/* in lock order; the first one waits for a refresh to end */
-	LockRelationOid(rollup->definition, AccessExclusiveLock);
-	dr_create_remove(dr_catalog_owned(PG_GETARG_OID(0)), PG_GETARG_BOOL(1), DROP_RESTRICT);
+	/* In lock order.  A writer that holds the source may still have to read
+	 * the definition: of that only the refresh lock is taken first. */
+	dr_locks_refresh(rollup->definition, dr_catalog_name(live));
+	dr_create_remove(dr_catalog_owned(live), PG_GETARG_BOOL(1), DROP_RESTRICT);
 	PG_RETURN_VOID();
 }

@@ -483,9 +483,13 @@ static Query *
 read_view(Oid view, TupleDesc *columns)
 {
 	/* the rewrite rule must not change while it is read */
-	Relation	relation = relation_open(view, AccessShareLock);
+	Relation	relation = try_relation_open(view, AccessShareLock);
 	Query	   *query;
 
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the rollup was dropped meanwhile")));
 	if (relation->rd_rel->relkind != RELKIND_VIEW)
 		refuse_view(view);
 	query = copyObject(get_view_query(relation));

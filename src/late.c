@@ -369,7 +369,8 @@ mark_row(DrPlans *plans, TriggerData *trigger)
 
 /*
  * Mark each key of the relation's rows with start <= time < end, both of the
- * time column's type; returns the number of keys.
+ * time column's type; returns the number of keys.  By the latest snapshot: a
+ * REPEATABLE READ transaction may attach rows that it does not see itself.
  */
 uint64
 dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
@@ -379,13 +380,16 @@ dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
 	Oid			types[3] = {type, type, INT8OID};
 	Datum		values[3] = {start, end, Int64GetDatum(rollup->proof)};
 	DrIdentity	before;
+	SPIPlanPtr	plan;
 	uint64		rows;
 
 	dr_identity_enter(rollup->owner, &before);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(dr_query_mark_range(def, rollup, relation), 3, types,
-							  values, NULL, false, 0) != SPI_OK_INSERT)
+	plan = SPI_prepare(dr_query_mark_range(def, rollup, relation), 3, types);
+	if (plan == NULL ||
+		SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot,
+							 false, true, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));
 	rows = SPI_processed;
 	SPI_finish();
@@ -408,7 +412,8 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 	FmgrInfo   *compare = &lookup_type_cache(type, TYPECACHE_CMP_PROC_FINFO)->cmp_proc_finfo;
 	Relation	rel = table_open(leaf, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	TableScanDesc scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
 	DrIdentity	before;
 
 	locate_columns(plans, leaf);
@@ -425,6 +430,7 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 	SPI_finish();
 	dr_identity_leave(&before);
 	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(rel, NoLock);
 }

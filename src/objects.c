@@ -39,8 +39,10 @@ dr_objects_create_live(const DrDefinition *def, const char *live)
 	for (int i = 0; i < def->nkeys; i++)
 		names[i] = pstrdup(quote_identifier(dr_phrase_key(def, i)->name));
 
-	/* free space on each page, so that a refresh updates rows in place */
-	appendStringInfo(&buf, "UNIQUE NULLS NOT DISTINCT (%s)) WITH (fillfactor = 80)",
+	/* free space on each page, so that a refresh updates rows in place; no lock
+	 * against readers when a vacuum could give the end of the file back */
+	appendStringInfo(&buf, "UNIQUE NULLS NOT DISTINCT (%s)) WITH (fillfactor = 80,"
+					 " vacuum_truncate = off)",
 					 dr_phrase_join(names, def->nkeys, ", "));
 	return buf.data;
 }
@@ -117,7 +119,7 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
 	append_key_defs(&buf, def);
-	appendStringInfoString(&buf, ", proof pg_catalog.int8)");
+	appendStringInfoString(&buf, ", proof pg_catalog.int8) WITH (vacuum_truncate = off)");
 	if (index != NULL)
 		appendStringInfo(&buf, "; CREATE INDEX ON %s %s", marks, index);
 	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE %s", marks,

@@ -234,11 +234,15 @@ dr_phrase_any_null(const DrDefinition *def, char **texts, bool trust_not_null)
 	return buf.data;
 }
 
-/* Same key, NULLs included, where neither an index nor a hash matters. */
+/*
+ * Same key, NULLs included.  "no_nulls": one of the two sides is known to have
+ * none, so plain equality says all.
+ */
 char *
-dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right)
+dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right,
+				   bool no_nulls)
 {
-	if (dr_phrase_any_null(def, left, true) == NULL)
+	if (no_nulls)
 		return dr_phrase_plainly_equal(def, left, right);
 	return dr_phrase_record_equal(def, key_type, left, right);
 }

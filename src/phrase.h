@@ -41,7 +41,8 @@ extern char *dr_phrase_plainly_equal(const DrDefinition *def, char **left, char 
 extern char *dr_phrase_key_record(const DrDefinition *def, Oid key_type, char **texts);
 extern char *dr_phrase_record_equal(const DrDefinition *def, Oid key_type, char **left, char **right);
 extern char *dr_phrase_any_null(const DrDefinition *def, char **texts, bool trust_not_null);
-extern char *dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right);
+extern char *dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right,
+								bool no_nulls);
 extern char *dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, char **texts);
 extern char *dr_phrase_key_json(const DrDefinition *def, char **texts);
 extern bool dr_phrase_duplicates_possible(const DrDefinition *def);

@@ -15,22 +15,46 @@
 
 /* ------------------------------------------------------------- the refresh */
 
-/* Readers keep what they see until the transaction commits. */
-char *
-dr_query_empty_live(const DrRollup *rollup)
-{
-	return psprintf("DELETE FROM %s", dr_phrase_relation(rollup->live));
-}
-
-/* Everything before $1 into an empty live. */
+/*
+ * Make live's content that of everything before $1, whatever live held, and
+ * write only rows that differ: readers, foreign keys and free space are left
+ * alone where nothing changes.  Needs no index of live, for that may be what
+ * went wrong.  Returns the number of keys.
+ */
 char *
 dr_query_seed(const DrDefinition *def, const DrRollup *rollup)
 {
 	DrScope		scope = {.relation = def->source, .upper = "$1"};
+	char	  **live_key = dr_phrase_live_key(def, "l");
+	char	  **fresh_key = dr_phrase_live_key(def, "f");
+	char	   *live = dr_phrase_relation(rollup->live);
+	char	   *columns = dr_phrase_columns(def, NULL, true, true);
+	bool		no_nulls = dr_phrase_any_null(def, fresh_key, true) == NULL;
+	char	   *same = dr_phrase_same_key(def, rollup->key_type, live_key, fresh_key,
+										  no_nulls);
 
-	return psprintf("INSERT INTO %s (%s) %s", dr_phrase_relation(rollup->live),
-					dr_phrase_columns(def, NULL, true, true),
-					dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)));
+	return psprintf("WITH fresh AS MATERIALIZED (%s),"
+					" ranked AS MATERIALIZED (SELECT l.ctid AS tid, pg_catalog.row_number()"
+					" OVER (PARTITION BY %s) AS n FROM %s l),"
+					" surplus AS (DELETE FROM %s l USING ranked r WHERE l.ctid = r.tid AND r.n > 1),"
+					" gone AS (DELETE FROM %s l WHERE NOT EXISTS (SELECT FROM fresh f WHERE %s)),"
+					" changed AS (UPDATE %s l SET (%s) = ROW(%s) FROM fresh f, ranked r"
+					" WHERE %s AND l.ctid = r.tid AND r.n = 1 AND"
+					" ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*<>) ROW(%s)::pg_catalog.record),"
+					" added AS (INSERT INTO %s (%s) SELECT %s FROM fresh f"
+					" WHERE NOT EXISTS (SELECT FROM %s l WHERE %s))"
+					" SELECT pg_catalog.count(*) FROM fresh",
+					dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)),
+					dr_phrase_join(live_key, def->nkeys, ", "), live,
+					live,
+					live, same,
+					live, dr_phrase_columns(def, NULL, false, true),
+					dr_phrase_columns(def, "f", false, true),
+					same,
+					dr_phrase_columns(def, "l", false, true),
+					dr_phrase_columns(def, "f", false, true),
+					live, columns, dr_phrase_columns(def, "f", true, true),
+					live, same);
 }
 
 /* The window [$1, $2) merged into live. */
@@ -112,7 +136,7 @@ dr_query_recompute(const DrDefinition *def, const DrRollup *rollup)
 					dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)),
 					keys,
 					dr_phrase_relation(rollup->live),
-					dr_phrase_same_key(def, rollup->key_type, live, waiting),
+					dr_phrase_same_key(def, rollup->key_type, live, waiting, false),
 					dr_phrase_relation(rollup->live), columns, keys, measures,
 					dr_phrase_columns(def, "excluded", false, true),
 					dr_phrase_columns(def, "l", false, true),
@@ -255,9 +279,10 @@ differs(const DrColumn *column)
 	if (column->kind == DR_SUM &&
 		(column->type == FLOAT8OID || column->type == FLOAT4OID))
 		same = psprintf("(%s OR coalesce(pg_catalog.abs(l.%s - d.%s) <= %s *"
-						" greatest(pg_catalog.abs(l.%s), pg_catalog.abs(d.%s)), false))",
+						" greatest(pg_catalog.abs(l.%s), pg_catalog.abs(d.%s))"
+						" AND greatest(pg_catalog.abs(l.%s), pg_catalog.abs(d.%s)) < 'Infinity', false))",
 						same, name, name,
-						column->type == FLOAT8OID ? "1e-9" : "1e-4", name, name);
+						column->type == FLOAT8OID ? "1e-9" : "1e-4", name, name, name, name);
 	return psprintf("NOT %s", same);
 }
 

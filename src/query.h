@@ -17,7 +17,6 @@
 #include "catalog.h"
 
 /* the refresh; $1: lower bound, $2: upper bound */
-extern char *dr_query_empty_live(const DrRollup *rollup);
 extern char *dr_query_seed(const DrDefinition *def, const DrRollup *rollup);
 extern char *dr_query_fold(const DrDefinition *def, const DrRollup *rollup);
 extern char *dr_query_recompute(const DrDefinition *def, const DrRollup *rollup);

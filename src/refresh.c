@@ -109,18 +109,19 @@ choose_boundary(const Refresh *refresh, bool given, TimestampTz wanted)
 	return wanted;
 }
 
-/* Read the rollup's row anew: it may have waited for someone who changed it. */
-static void
+/*
+ * Read the rollup's row anew: it may have waited for someone who changed it.
+ * False where that was a drop.
+ */
+static bool
 read_rollup(Refresh *refresh)
 {
-	Oid			live = refresh->rollup->live;
-	DrRollup   *rollup = dr_catalog_find(live, NULL);
+	DrRollup   *rollup = dr_catalog_find(refresh->rollup->live, NULL);
 
 	if (rollup == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("rollup %u was dropped while its refresh waited", live)));
+		return false;
 	refresh->rollup = rollup;
+	return true;
 }
 
 static uint64
@@ -173,6 +174,7 @@ reads_unmarked_rows(const Refresh *refresh)
 
 /* ------------------------------------------------------------- steps 1 to 3 */
 
+/* NULL where the rollup was dropped while we waited for its refresh lock. */
 static Refresh *
 begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 {
@@ -194,7 +196,12 @@ begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 	/* our own writes that follow must meet the lock, not an old threshold */
 	dr_late_forget_thresholds();
 
-	read_rollup(refresh);
+	if (!read_rollup(refresh))
+	{
+		dr_locks_refresh_undone(rollup->definition);
+		error_context_stack = context.previous;
+		return NULL;
+	}
 	refresh->def = dr_definition_read(rollup->events, rollup->definition);
 	dr_locks_check_not_in_use(rollup->source, "refresh a rollup of");
 	dr_late_check_triggers(refresh->rollup);
@@ -237,6 +244,16 @@ run_statement(const Refresh *refresh, const char *sql, bool with_lower)
 	return SPI_processed;
 }
 
+/* The one number that a statement has returned. */
+static int64
+returned_count(void)
+{
+	bool		isnull;
+
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+									   1, &isnull));
+}
+
 /*
  * Everything before B into live, whatever live held.  The marks go first: a
  * mark seen by the earlier statement belongs to a row that the later one sees.
@@ -244,12 +261,11 @@ run_statement(const Refresh *refresh, const char *sql, bool with_lower)
 static void
 seed(Refresh *refresh)
 {
-	if (SPI_execute(dr_query_forget_marks(refresh->rollup), false, 0) != SPI_OK_DELETE ||
-		SPI_execute(dr_query_empty_live(refresh->rollup), false, 0) != SPI_OK_DELETE)
-		elog(ERROR, "could not empty rollup \"%s\"",
+	if (SPI_execute(dr_query_forget_marks(refresh->rollup), false, 0) != SPI_OK_DELETE)
+		elog(ERROR, "could not take the marks of rollup \"%s\"",
 			 dr_catalog_name(refresh->rollup->live));
-	refresh->run.folded_keys =
-		run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup), false);
+	run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup), false);
+	refresh->run.folded_keys = returned_count();
 	DR_WAITPOINT("refresh-folded");
 }
 
@@ -264,12 +280,8 @@ fold(Refresh *refresh)
 static void
 recompute_marked_keys(Refresh *refresh)
 {
-	bool		isnull;
-
 	run_statement(refresh, dr_query_recompute(refresh->def, refresh->rollup), false);
-	refresh->run.late_keys =
-		DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
-									1, &isnull));
+	refresh->run.late_keys = returned_count();
 }
 
 /* With too many late keys, one pass over the whole source is cheaper. */
@@ -398,7 +410,8 @@ finish_refresh(Refresh *refresh)
 	error_context_stack = &context;
 
 	/* those who were waited for may have changed it, as TRUNCATE does */
-	read_rollup(refresh);
+	if (!read_rollup(refresh))
+		complain_of_change(refresh);
 	run->action = choose_action(refresh);
 	run->has_from = run->has_to = refresh->rollup->has_watermark;
 	run->from_time = run->to_time = refresh->rollup->watermark;
@@ -457,7 +470,16 @@ dailyrollup_refresh(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 
 	foreach(cell, rollups)
-		refreshes = lappend(refreshes, begin_refresh(lfirst(cell), given, wanted));
+	{
+		Refresh    *refresh = begin_refresh(lfirst(cell), given, wanted);
+
+		if (refresh != NULL)
+			refreshes = lappend(refreshes, refresh);
+		else if (!PG_ARGISNULL(0))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("the rollup was dropped while its refresh waited")));
+	}
 	foreach(cell, refreshes)
 	{
 		finish_refresh(lfirst(cell));

@@ -54,7 +54,7 @@ CONF
 $node->start;
 $node->safe_psql('postgres', 'CREATE ROLE dr_owner LOGIN; CREATE ROLE dr_writer LOGIN; CREATE DATABASE dr_template;');
 $node->safe_psql('dr_template', "CREATE EXTENSION dailyrollup;\n$DrSetting::TYPES");
-my $icu = $node->psql('dr_template', $DrSetting::COLLATION) == 0;
+my $icu = $node->psql('dr_template', $DrSetting::COLLATIONS) == 0;
 my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
 $node->safe_psql('postgres', 'CREATE ROLE postgres SUPERUSER LOGIN') if $superuser ne 'postgres';
 

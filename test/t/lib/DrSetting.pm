@@ -29,8 +29,9 @@ CREATE TYPE drt.fix AS (lat float8, lon numeric);
 CREATE TYPE drt.wrap AS (v text[]);
 GRANT USAGE ON SCHEMA drt TO PUBLIC;
 SQL
-our $COLLATION =
-  "CREATE COLLATION drt.nd (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+our $COLLATIONS =
+	"CREATE COLLATION drt.nd (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+  . " CREATE COLLATION drt.en (provider = icu, locale = 'en');";
 
 # ---------- chance ----------
 
@@ -112,9 +113,9 @@ my %POOL = (
 # the value columns: role => [type, pool]
 my %VALUE = (
 	vi => [ 'int',       [ -3 .. 7 ] ],
-	vn => [ 'numeric',   [ '0', '1.0', '1.00', '-5', '2.50', '2.5', '100' ] ],
+	vn => [ 'numeric',   [ '0', '1.0', '1.00', '-5', '2.50', '2.5', '100', '0.12345678901234567', '0.1234567890123' ] ],
 	vb => [ 'bigint',    [ -1, 0, 3, 12, 9_000_000_000 ] ],
-	vt => [ 'text',      [ 'x', 'y', 'none', '', 'Zürich' ] ],
+	vt => [ 'text',      [ 'x', 'y', 'Y', 'none', '', 'Zürich' ] ],
 	vo => [ 'boolean',   [ 't', 'f' ] ],
 	vx => [ 'int',       [ 0 .. 7 ] ],
 	vf => [ 'float8',    [ '0', '-0', '0.25', '-1.5', '1000' ] ],
@@ -214,6 +215,7 @@ sub draw_columns
 	}
 	$add->('eid', @{ pick([ 'int', [ 1 .. 6 ] ], [ 'text', [ 'e1' .. 'e6' ] ]) }, not_null => chance(0.5));
 	$add->($_, @{ $VALUE{$_} }) for sort keys %VALUE;
+	@{ $column{vt} }{qw(type plain_type)} = ('text COLLATE drt.en', 'text') if $self->{icu} && chance(0.3);
 	$add->('ref', 'int', [ 1 .. 4 ]);
 	$add->('note', 'text', [ 'n1', 'n2' ]);
 	$add->('rid', 'bigint', undef, not_null => 1);
@@ -331,7 +333,11 @@ sub draw_keys
 
 my @FILTERS = (
 	'{vi} > 0',   '{vt} IS NOT NULL', '{vn} <> 0', '{vo}',
-	q({ve} = 'ok'), q({vi} IS NOT NULL AND {vt} <> 'x'), '{vf} <> 0 OR {vn} <> 0');
+	q({ve} = 'ok'), q({vi} IS NOT NULL AND {vt} <> 'x'), '{vf} <> 0 OR {vn} <> 0',
+	# constants that are printed by a session's settings
+	q({vn}::float8 <> '0.12345678901234567'::float8), q({vd} < '2026-01-02'::date),
+	q({t2} > '2026-01-01 06:00:00+00'::timestamptz), q({vv} > '-1 days +02:00:00'::interval),
+	q({va} <> '{b,NULL}'::text[]));
 
 # latest and earliest of what, and a constant for coalesce
 my @LATEST = (
@@ -372,21 +378,25 @@ sub draw_measures
 		}
 		elsif ($kind eq 'sum')
 		{
-			push @measures, $self->measure(
-				'sum(' . pick('{vi}', '{vn}', '{vb}', '{vi} * 2', '{vn}::numeric', '{vf}') . ')',
-				$filter, chance(0.3) ? '0' : undef);
+			my $value = pick('{vi}', '{vn}', '{vb}', '{vi} * 2', '{vn}::numeric', '{vf}');
+			my $otherwise = chance(0.4) ? pick('0', '0', '-7') : undef;
+			push @measures, $self->measure("sum($value)", $filter, $otherwise);
+			$have->(filtered("count($value)", $filter)) if ($otherwise // 0) != 0;
 		}
 		elsif ($kind eq 'bool')
 		{
 			my ($name, $identity) = @{ pick([ 'bool_and', 'true' ], [ 'bool_or', 'false' ], [ 'every', 'true' ]) };
-			push @measures, $self->measure(
-				"$name(" . pick('{vo}', '{vi} > 0') . ')', $filter, chance(0.4) ? $identity : undef);
+			my $value = pick('{vo}', '{vi} > 0');
+			my $otherwise = chance(0.5) ? pick($identity, $identity eq 'true' ? 'false' : 'true') : undef;
+			push @measures, $self->measure("$name($value)", $filter, $otherwise);
+			$have->(filtered("count($value)", $filter)) if ($otherwise // $identity) ne $identity;
 		}
 		elsif ($kind eq 'bit')
 		{
 			my $name = pick('bit_and', 'bit_or');
-			push @measures, $self->measure("$name({vx})", $filter,
-				$name eq 'bit_or' && chance(0.4) ? '0' : undef);
+			my $otherwise = chance(0.5) ? pick('0', '5') : undef;
+			push @measures, $self->measure("$name({vx})", $filter, $otherwise);
+			$have->(filtered('count({vx})', $filter)) if defined $otherwise;
 		}
 		elsif ($kind =~ /^m/)
 		{
@@ -398,9 +408,12 @@ sub draw_measures
 		else
 		{
 			my ($value, $otherwise) = @{ pick(@LATEST) };
-			my $at = chance(0.75) ? '{t}' : pick('{t2}', '{vb}', '{vi}', '{vd}');
-			$otherwise = undef if !chance(0.3) || $at ne '{t}';
+			my $at = chance(0.75) ? '{t}' : pick('{t2}', '{vb}', '{vi}', '{vd}', '{vt}');
+			# time and value must not have different collations
+			$at = '{t}' if $at eq '{vt}' && $value !~ /^\{v[inof]\}$/;
 			$filter = "$value IS NOT NULL" if chance(0.3);
+			# at equal times, which only {t} has not, the constant would hide a NULL
+			$otherwise = undef if !chance(0.3) || ($at ne '{t}' && ($filter // '') ne "$value IS NOT NULL");
 			push @measures, $self->latest($kind, $value, $at, $filter, $otherwise);
 			$have->(filtered(($kind eq 'latest' ? 'max' : 'min') . "($at)", $filter));
 		}

@@ -353,9 +353,7 @@ sub create_rollup
 	my ($self, $rollup) = @_;
 	my $setting = $self->{setting};
 
-	my $path = chance(0.3) ? "SET search_path = $setting->{schema}, public;\n" : '';
-	my $quote = chance(0.1) ? "SET quote_all_identifiers = on;\n" : '';
-	$self->safe($path . $quote . $setting->create($rollup) . "\nRESET search_path; RESET quote_all_identifiers;", 'A');
+	$self->safe($self->random_settings . $setting->create($rollup), 'A');
 	$self->safe("GRANT SELECT ON " . $setting->live($rollup) . ', ' . $setting->current($rollup) . " TO dr_writer;", 'A');
 	$rollup->{created} = 1;
 	$rollup->{w} = undef;
@@ -509,8 +507,9 @@ sub random_settings
 			'min_parallel_table_scan_size = ' . pick(0, q('8MB')),
 			'TimeZone = ' . pick(q('UTC'), q('Asia/Kolkata'), q('America/New_York'), q('Pacific/Apia')),
 			'DateStyle = ' . pick(q('ISO, MDY'), q('German'), q('SQL, DMY'), q('Postgres, MDY')),
-			'IntervalStyle = ' . pick(qw(postgres iso_8601 postgres_verbose)),
+			'IntervalStyle = ' . pick(qw(postgres iso_8601 postgres_verbose sql_standard)),
 			'bytea_output = ' . pick(qw(hex escape)),
+			'extra_float_digits = ' . pick(-3, 0, 1),
 			'search_path = ' . pick('public', "$schema, public", 'pg_catalog, public', q(''), "public, pg_temp, $schema"),
 			'quote_all_identifiers = ' . pick('on', 'off'));
 	}
