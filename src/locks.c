@@ -144,6 +144,17 @@ pid_list(VirtualTransactionId *holders)
 	return buf.data;
 }
 
+static void
+complain_of_wait(const char *source, const char *pids)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("transactions that write to \"%s\" did not end within %s", source,
+					GetConfigOptionByName("dailyrollup.writer_timeout", NULL, false)),
+			 errdetail("The refresh waits for process: %s.", pids),
+			 errhint("End them, or set dailyrollup.writer_timeout higher.")));
+}
+
 /*
  * Take the refresh lock, to the end of the transaction; wait for another
  * refresh up to dailyrollup.writer_timeout.
@@ -173,6 +184,51 @@ dr_locks_refresh(Oid definition, const char *rollup)
 	}
 	PG_END_TRY();
 	unlimit_wait(&patience);
+}
+
+/*
+ * Lock the source as a reader does, after the wait for writers, to the end of
+ * the transaction: no index or constraint that our SQL relies on may go.
+ */
+void
+dr_locks_source(Oid source, const char *name)
+{
+	Patience	patience = begin_patience();
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, source);
+	limit_wait(&patience);
+	PG_TRY();
+	{
+		LockRelationOid(source, AccessShareLock);
+	}
+	PG_CATCH();
+	{
+		if (ran_out(&patience))
+			complain_of_wait(name, pid_list(GetLockConflicts(&tag, AccessShareLock, NULL)));
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	unlimit_wait(&patience);
+}
+
+/*
+ * From here on each lock that a statement waits for is waited for no longer
+ * than dailyrollup.writer_timeout; returns what dr_locks_unlimit_waits takes.
+ */
+int
+dr_locks_limit_waits(void)
+{
+	Patience	patience = begin_patience();
+
+	limit_wait(&patience);
+	return patience.guc_level;
+}
+
+void
+dr_locks_unlimit_waits(int level)
+{
+	AtEOXact_GUC(false, level);
 }
 
 /* Give the refresh lock back: there was nothing to do. */
@@ -256,13 +312,7 @@ wait_for_writers_of(Oid relation, const char *source, Patience *patience)
 		PG_CATCH();
 		{
 			if (ran_out(patience))
-				ereport(ERROR,
-						(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						 errmsg("transactions that write to \"%s\" did not end within %s",
-								source,
-								GetConfigOptionByName("dailyrollup.writer_timeout", NULL, false)),
-						 errdetail("The refresh waits for process: %s.", pid_list(holder)),
-						 errhint("End them, or set dailyrollup.writer_timeout higher.")));
+				complain_of_wait(source, pid_list(holder));
 			PG_RE_THROW();
 		}
 		PG_END_TRY();

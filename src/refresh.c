@@ -402,6 +402,7 @@ static void
 finish_refresh(Refresh *refresh)
 {
 	DrRun	   *run = &refresh->run;
+	int			waits;
 	ErrorContextCallback context;
 
 	context.previous = error_context_stack;
@@ -422,13 +423,14 @@ finish_refresh(Refresh *refresh)
 		dr_locks_refresh_undone(refresh->rollup->definition);
 	else
 	{
-		/* The source is locked only now.  No index or constraint that our SQL
-		 * relies on may go before the end of the transaction. */
-		LockRelationOid(refresh->rollup->source, AccessShareLock);
+		dr_locks_source(refresh->rollup->source,
+						dr_catalog_name(refresh->rollup->source));
 		refresh->def = dr_definition_read(refresh->rollup->events,
 										  refresh->rollup->definition);
 		DR_WAITPOINT("refresh-source-locked");
+		waits = dr_locks_limit_waits();
 		bring_content(refresh);
+		dr_locks_unlimit_waits(waits);
 		settle(refresh);
 	}
 	error_context_stack = context.previous;
