@@ -32,13 +32,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
 #include "storage/lmgr.h"
-#include "catalog/pg_type.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -55,8 +55,8 @@
 #include "definition.h"
 #include "identity.h"
 #include "locks.h"
-#include "plans.h"
 #include "objects.h"
+#include "plans.h"
 #include "query.h"
 
 /* A threshold that holds for the rest of a transaction. */
@@ -293,7 +293,7 @@ write_mark(DrPlans *plans, Datum *values, const bool *nulls)
 {
 	const DrDefinition *def = plans->def;
 	int			n = def->nevents;
-	char	   *null_flags = palloc(n + 2);
+	char		null_flags[MaxTupleAttributeNumber + 2];
 
 	if (plans->mark == NULL)
 	{
@@ -515,7 +515,7 @@ Datum
 dailyrollup_mark_late(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	DrRollup   *rollup;
+	DrPlans    *plans;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
 		!TRIGGER_FIRED_AFTER(trigger->tg_event) ||
@@ -524,9 +524,9 @@ dailyrollup_mark_late(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("this function serves the row triggers of a rollup's source alone"),
 				 errhint("They are made by rollup_create.")));
-	rollup = dr_catalog_find_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
-	if (rollup != NULL)
-		mark_row(dr_plans_of(rollup->live), trigger);
+	plans = dr_plans_of_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
+	if (plans != NULL)
+		mark_row(plans, trigger);
 	PG_RETURN_POINTER(NULL);
 }
 

@@ -147,6 +147,25 @@ dr_plans_of(Oid live)
 	return plans;
 }
 
+/* The same by the rollup's id; NULL where there is no such rollup. */
+DrPlans *
+dr_plans_of_id(int32 id)
+{
+	HASH_SEQ_STATUS status;
+	PlansSlot  *slot;
+	DrRollup   *rollup;
+
+	hash_seq_init(&status, slots);
+	while ((slot = hash_seq_search(&status)) != NULL)
+		if (slot->valid && slot->plans->rollup->id == id)
+		{
+			hash_seq_term(&status);
+			return slot->plans;
+		}
+	rollup = dr_catalog_find_id(id);
+	return rollup != NULL ? dr_plans_of(rollup->live) : NULL;
+}
+
 /* Prepare and keep a plan; the caller hangs it into the entry. */
 SPIPlanPtr
 dr_plans_prepare(DrPlans *plans, const char *sql, int n, Oid *types)

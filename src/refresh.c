@@ -24,11 +24,9 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "boundary.h"
@@ -46,6 +44,7 @@
 typedef struct Refresh
 {
 	DrRollup   *rollup;			/* as read after step 3 */
+	const char *name;			/* of live, for messages */
 	DrDefinition *def;
 	pg_tz	   *zone;
 	TimestampTz boundary;
@@ -65,8 +64,7 @@ add_context(void *arg)
 	Refresh    *refresh = arg;
 
 	errcontext("refreshing rollup \"%s\" to %s",
-			   dr_catalog_name(refresh->rollup->live),
-			   timestamptz_to_str(refresh->boundary));
+			   refresh->name, timestamptz_to_str(refresh->boundary));
 }
 
 /*
@@ -182,6 +180,7 @@ begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 	ErrorContextCallback context;
 
 	refresh->rollup = rollup;
+	refresh->name = dr_catalog_name(rollup->live);
 	refresh->zone = dr_boundary_zone(rollup->time_zone);
 	refresh->boundary = choose_boundary(refresh, given, wanted);
 	refresh->run.started_at = GetCurrentTimestamp();
@@ -191,7 +190,7 @@ begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 	context.arg = refresh;
 	error_context_stack = &context;
 
-	dr_locks_refresh(rollup->definition, dr_catalog_name(rollup->live));
+	dr_locks_refresh(rollup->definition, refresh->name);
 
 	/* our own writes that follow must meet the lock, not an old threshold */
 	dr_late_forget_thresholds();
@@ -263,7 +262,7 @@ seed(Refresh *refresh)
 {
 	if (SPI_execute(dr_query_forget_marks(refresh->rollup), false, 0) != SPI_OK_DELETE)
 		elog(ERROR, "could not take the marks of rollup \"%s\"",
-			 dr_catalog_name(refresh->rollup->live));
+			 refresh->name);
 	run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup), false);
 	refresh->run.folded_keys = returned_count();
 	DR_WAITPOINT("refresh-folded");
@@ -307,7 +306,7 @@ prefer_seed_to_many_late_keys(Refresh *refresh)
 	refresh->run.reason = psprintf("more than " UINT64_FORMAT " late keys", limit);
 	ereport(WARNING,
 			(errmsg("rollup \"%s\" has more than " UINT64_FORMAT " late keys",
-					dr_catalog_name(refresh->rollup->live), limit),
+					refresh->name, limit),
 			 errdetail("The refresh builds it anew."),
 			 errhint("dailyrollup.max_late_keys sets the limit.")));
 }
@@ -319,7 +318,7 @@ announce(const Refresh *refresh)
 
 	initStringInfo(&payload);
 	appendStringInfoString(&payload, "{\"rollup\": ");
-	escape_json(&payload, dr_catalog_name(refresh->rollup->live));
+	escape_json(&payload, refresh->name);
 	appendStringInfo(&payload, ", \"action\": \"%s\", \"watermark\": ",
 					 refresh->run.action);
 	escape_json(&payload, timestamptz_to_str(refresh->boundary));
@@ -336,7 +335,7 @@ complain_of_change(const Refresh *refresh)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("rollup \"%s\" was changed while it was refreshed",
-					dr_catalog_name(refresh->rollup->live)),
+					refresh->name),
 			 errhint("Refresh again.")));
 }
 
