@@ -29,16 +29,18 @@
 #include "plans.h"
 #include "query.h"
 
-/* The rollup's row by the snapshot of the query that calls us. */
+/*
+ * Does live's content count by the snapshot of the query that calls us?  If so,
+ * the rollup's row is returned.  To a snapshot older than the rollup it does
+ * not, and all is tail.
+ */
 static DrRollup *
-seen_by_query(Oid live)
+seen_to_count(Oid live)
 {
 	DrRollup   *rollup = dr_catalog_find(live, GetActiveSnapshot());
 
-	if (rollup == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live))));
+	if (rollup == NULL || rollup->state != DR_STATE_ON || !rollup->has_watermark)
+		return NULL;
 	return rollup;
 }
 
@@ -136,19 +138,17 @@ PG_FUNCTION_INFO_V1(dailyrollup_current_row);
 Datum
 dailyrollup_live_counts(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = seen_by_query(PG_GETARG_OID(0));
-
-	PG_RETURN_BOOL(rollup->state == DR_STATE_ON && rollup->has_watermark);
+	PG_RETURN_BOOL(seen_to_count(PG_GETARG_OID(0)) != NULL);
 }
 
 /* Where the tail begins, by the caller's snapshot. */
 Datum
 dailyrollup_tail_from(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = seen_by_query(PG_GETARG_OID(0));
 	DrTimeKind	kind = dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid));
+	DrRollup   *rollup = seen_to_count(PG_GETARG_OID(0));
 
-	if (rollup->state != DR_STATE_ON || !rollup->has_watermark)
+	if (rollup == NULL)
 		PG_RETURN_DATUM(dr_boundary_minus_infinity(kind));
 	PG_RETURN_DATUM(dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone),
 									  rollup->watermark));
