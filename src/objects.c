@@ -5,9 +5,6 @@
  */
 #include "objects.h"
 
-#include "catalog/pg_am.h"
-#include "catalog/pg_type.h"
-#include "commands/defrem.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -71,40 +68,11 @@ dr_objects_create_key_type(const DrDefinition *def, int32 id)
 }
 
 /*
- * The main index of the marks.  A writer must never fail because a key is too
- * long for a btree, so where keys have no fixed length it is a hash index on
- * one part of the key, the first of such a type; NULL where no part can have
- * one.
- */
-static char *
-marks_index(const DrDefinition *def)
-{
-	StringInfoData fixed;
-	char	   *hash = NULL;
-	bool		all_fixed = true;
-
-	initStringInfo(&fixed);
-	for (int i = 0; i < def->nkeys; i++)
-	{
-		Oid			type = dr_phrase_key(def, i)->type;
-
-		if (get_typlen(type) > 0)
-		{
-			appendStringInfo(&fixed, "%sk%d", fixed.len == 0 ? "" : ", ", i + 1);
-			continue;
-		}
-		all_fixed = false;
-		if (hash == NULL && OidIsValid(GetDefaultOpClass(type, HASH_AM_OID)))
-			hash = psprintf("USING hash (k%d)", i + 1);
-	}
-	if (hash != NULL && !all_fixed)
-		return hash;
-	return fixed.len == 0 ? NULL : psprintf("(%s)", fixed.data);
-}
-
-/*
  * The marks and their indexes, none of them unique: two writers that mark one
- * key must not wait for each other.  The second finds keys with a NULL.
+ * key must not wait for each other.  A writer must never fail either because
+ * its key is too long for an index, and a NULL is found by none; so the index
+ * by key is over "plain" keys alone, and another one lists the few that are
+ * not.
  */
 char *
 dr_objects_create_marks(const DrDefinition *def, int32 id)
@@ -112,18 +80,17 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	StringInfoData buf;
 	char	  **names = palloc(def->nkeys * sizeof(char *));
 	char	   *marks = dr_phrase_own("marks", id);
-	char	   *index = marks_index(def);
 
 	for (int i = 0; i < def->nkeys; i++)
 		names[i] = psprintf("k%d", i + 1);
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
 	append_key_defs(&buf, def);
-	appendStringInfoString(&buf, ", proof pg_catalog.int8) WITH (vacuum_truncate = off)");
-	if (index != NULL)
-		appendStringInfo(&buf, "; CREATE INDEX ON %s %s", marks, index);
-	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE %s", marks,
-					 dr_phrase_any_null(def, names, false));
+	appendStringInfoString(&buf, ", proof pg_catalog.int8, plain pg_catalog.bool)"
+						   " WITH (vacuum_truncate = off)");
+	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE plain", marks,
+					 dr_phrase_join(names, def->nkeys, ", "));
+	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE NOT plain", marks);
 	return buf.data;
 }
 
@@ -193,9 +160,12 @@ append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollu
 					psprintf("m.k%d", ++k) :
 					psprintf("r.%s", quote_identifier(def->columns[i].name)));
 	appendStringInfo(buf,
-					 " FROM (SELECT DISTINCT %s, m.proof FROM %s m) m,"
+					 " FROM (SELECT DISTINCT %s, m.proof FROM"
+					 " (SELECT m.* FROM %s m WHERE m.plain"
+					 " UNION ALL SELECT m.* FROM %s m WHERE NOT m.plain) m) m,"
 					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, %s) r",
-					 keys, dr_phrase_relation(rollup->marks), live_literal,
+					 keys, dr_phrase_relation(rollup->marks),
+					 dr_phrase_relation(rollup->marks), live_literal,
 					 dr_phrase_relation(rollup->definition), keys);
 }
 

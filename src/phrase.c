@@ -248,20 +248,36 @@ dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **ri
 }
 
 /*
- * "That key has no mark", in a form that a key without a NULL finds by the
- * marks' index, and that is hashed over many keys.
+ * Is the key "plain": without a NULL, and short enough for an entry of a btree
+ * index?  Two thirds of what an entry may take, for what it adds to the values.
+ */
+char *
+dr_phrase_is_plain(const DrDefinition *def, char **texts)
+{
+	StringInfoData size;
+
+	initStringInfo(&size);
+	for (int i = 0; i < def->nkeys; i++)
+		appendStringInfo(&size, "%spg_catalog.pg_column_size(%s)",
+						 i == 0 ? "" : " + ", texts[i]);
+	return psprintf("(pg_catalog.num_nulls(%s) = 0 AND %s < 1800)",
+					dr_phrase_join(texts, def->nkeys, ", "), size.data);
+}
+
+/*
+ * "That key has no mark", in a form that is hashed over many keys, and that
+ * finds a plain mark by its index.
  */
 char *
 dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, char **texts)
 {
 	char	  **mark = dr_phrase_mark_key(def, "m");
 
-	return psprintf("NOT EXISTS (SELECT FROM %s m WHERE %s)"
-					" AND NOT EXISTS (SELECT FROM %s m WHERE %s AND %s)",
+	return psprintf("NOT EXISTS (SELECT FROM %s m WHERE m.plain AND %s)"
+					" AND NOT EXISTS (SELECT FROM %s m WHERE NOT m.plain AND %s)",
 					dr_phrase_relation(marks),
 					dr_phrase_plainly_equal(def, mark, texts),
 					dr_phrase_relation(marks),
-					dr_phrase_any_null(def, mark, false),
 					dr_phrase_record_equal(def, key_type, mark, texts));
 }
 

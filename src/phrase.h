@@ -43,6 +43,7 @@ extern char *dr_phrase_record_equal(const DrDefinition *def, Oid key_type, char 
 extern char *dr_phrase_any_null(const DrDefinition *def, char **texts, bool trust_not_null);
 extern char *dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right,
 								bool no_nulls);
+extern char *dr_phrase_is_plain(const DrDefinition *def, char **texts);
 extern char *dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, char **texts);
 extern char *dr_phrase_key_json(const DrDefinition *def, char **texts);
 extern bool dr_phrase_duplicates_possible(const DrDefinition *def);

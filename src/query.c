@@ -145,6 +145,22 @@ dr_query_recompute(const DrDefinition *def, const DrRollup *rollup)
 
 /* --------------------------------------------------------------- late keys */
 
+/* "INSERT INTO marks SELECT …" of the keys of events; the events follow. */
+static void
+append_marks(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+			 const char *distinct, int proof)
+{
+	char	  **keys = dr_phrase_mark_key(def, "k");
+	char	  **event = dr_phrase_event_key(def);
+
+	appendStringInfo(buf, "INSERT INTO %s SELECT k.*, $%d, %s FROM (SELECT %s",
+					 dr_phrase_relation(rollup->marks), proof,
+					 dr_phrase_is_plain(def, keys), distinct);
+	for (int i = 0; i < def->nkeys; i++)
+		appendStringInfo(buf, "%s%s AS k%d", i == 0 ? "" : ", ", event[i], i + 1);
+	appendStringInfoString(buf, " FROM (");
+}
+
 /* One mark, of the event whose columns are the first parameters; the last is
  * the proof. */
 char *
@@ -153,14 +169,12 @@ dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup)
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "INSERT INTO %s SELECT %s, $%d FROM (SELECT ",
-					 dr_phrase_relation(rollup->marks),
-					 dr_phrase_join(dr_phrase_event_key(def), def->nkeys, ", "),
-					 def->nevents + 1);
+	append_marks(&buf, def, rollup, "", def->nevents + 1);
+	appendStringInfoString(&buf, "SELECT ");
 	for (int i = 0; i < def->nevents; i++)
 		appendStringInfo(&buf, "%s$%d AS %s", i == 0 ? "" : ", ", i + 1,
 						 quote_identifier(def->events[i].name));
-	appendStringInfoString(&buf, ") e");
+	appendStringInfoString(&buf, ") e) k");
 	return buf.data;
 }
 
@@ -172,11 +186,9 @@ dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relatio
 	DrScope		scope = {.relation = relation, .lower = "$1", .upper = "$2"};
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "INSERT INTO %s SELECT DISTINCT %s, $3 FROM (",
-					 dr_phrase_relation(rollup->marks),
-					 dr_phrase_join(dr_phrase_event_key(def), def->nkeys, ", "));
+	append_marks(&buf, def, rollup, "DISTINCT ", 3);
 	dr_phrase_append_rows(&buf, def, &scope);
-	appendStringInfoString(&buf, ") e");
+	appendStringInfoString(&buf, ") e) k");
 	return buf.data;
 }
 

@@ -9,7 +9,7 @@
 #
 #	DR_SEEDS=200    how many seeds, from 1
 #	DR_SEED=123     that one alone, or some: 123-130
-#	DR_STEPS=30     steps of a seed
+#	DR_STEPS=25     steps of a seed
 #	DR_SKIP=3,5-9   steps to leave out of it
 #	DR_SHRINK=1     leaves out of a failing seed what it fails without
 #	DR_JOBS=2       seeds at a time
@@ -32,7 +32,7 @@ use DrStream;
 my $one = $ENV{DR_SEED};
 my @seeds = numbers(defined $one && $one ne '' ? $one : '1-' . ($ENV{DR_SEEDS} || 200));
 my $jobs = $ENV{DR_JOBS} || 2;
-my $steps = $ENV{DR_STEPS} || 30;
+my $steps = $ENV{DR_STEPS} || 25;
 my %skip = map { $_ => 1 } numbers($ENV{DR_SKIP} // '');
 
 # "3,5-7" are 3, 5, 6, 7.
