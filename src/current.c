@@ -147,11 +147,10 @@ dailyrollup_tail_from(PG_FUNCTION_ARGS)
 {
 	DrTimeKind	kind = dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid));
 	DrRollup   *rollup = seen_to_count(PG_GETARG_OID(0));
+	Datum		from = rollup == NULL ? dr_boundary_minus_infinity(kind) :
+		dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone), rollup->watermark);
 
-	if (rollup == NULL)
-		PG_RETURN_DATUM(dr_boundary_minus_infinity(kind));
-	PG_RETURN_DATUM(dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone),
-									  rollup->watermark));
+	PG_RETURN_DATUM(from);
 }
 
 /*

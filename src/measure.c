@@ -251,8 +251,9 @@ describe_aggregate(DrColumn *column, Aggref *agg, Oid vars_of)
 
 	column->aggregate = agg->aggfnoid;
 	column->filter = (Node *) agg->aggfilter;
-	if (agg->args != NIL)
-		column->arg = (Node *) linitial_node(TargetEntry, agg->args)->expr;
+	if (agg->args == NIL)
+		return;					/* count(*) */
+	column->arg = (Node *) linitial_node(TargetEntry, agg->args)->expr;
 	if (column->kind == DR_LATEST || column->kind == DR_EARLIEST)
 		column->at = (Node *) lsecond_node(TargetEntry, agg->args)->expr;
 }
@@ -415,6 +416,8 @@ is_never_null(const DrDefinition *def, const Node *value, Node *filter)
 {
 	ListCell   *cell;
 
+	if (value == NULL)
+		return false;
 	if (is_time_column(def, value))
 		return true;
 	foreach(cell, conditions(filter))
