@@ -342,7 +342,7 @@ CREATE FUNCTION dailyrollup._ddl_ended() RETURNS event_trigger
 CREATE FUNCTION dailyrollup._dropped() RETURNS event_trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_dropped' LANGUAGE C;
 CREATE EVENT TRIGGER dailyrollup_ddl_ended ON ddl_command_end
-	WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA')
+	WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER FOREIGN TABLE', 'ALTER MATERIALIZED VIEW', 'CREATE TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA')
 	EXECUTE FUNCTION dailyrollup._ddl_ended();
 CREATE EVENT TRIGGER dailyrollup_dropped ON sql_drop
 	EXECUTE FUNCTION dailyrollup._dropped();

@@ -11,6 +11,7 @@
  *	OWNER of live or of our objects		refused: they are the source's owner's
  *	RENAME of a column of live			the definition follows
  *	what rollup_create would refuse		refused
+ *	live or marks unlogged, or hidden	refused
  */
 #include "ddl.h"
 
@@ -141,6 +142,27 @@ check_owner(const DrRollup *rollup, Oid relation)
 						 dr_objects_relation(rollup->source))));
 }
 
+/* Live and the marks must outlast a crash, and hide nothing from their owner. */
+static void
+check_own_table(const DrRollup *rollup, Oid relation)
+{
+	if (relation != rollup->live && relation != rollup->marks)
+		return;
+	if (get_rel_persistence(relation) == RELPERSISTENCE_UNLOGGED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" of a rollup cannot be unlogged",
+						dr_catalog_name(relation)),
+				 errdetail("After a crash it is empty, and would still be taken for complete.")));
+	if (dr_source_hides_rows(relation))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" of a rollup cannot force row-level security on its owner",
+						dr_catalog_name(relation)),
+				 errdetail("The view \"%s\" would leave out what the policies hide.",
+						   dr_catalog_name(rollup->current_view))));
+}
+
 static void
 partition_command(const DrRollup *rollup, AlterTableCmd *command)
 {
@@ -192,11 +214,13 @@ table_altered(AlterTableStmt *stmt)
 		if (relation == rollup->source)
 			follow_owner(rollup);
 	}
-	if (!changes_owner(stmt))
-		return;
 	rollups = dr_catalog_all();
 	foreach(cell, rollups)
-		check_owner(lfirst(cell), relation);
+	{
+		check_own_table(lfirst(cell), relation);
+		if (changes_owner(stmt))
+			check_owner(lfirst(cell), relation);
+	}
 }
 
 /* A column of live was renamed: its name stands in the definition too. */

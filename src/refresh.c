@@ -429,8 +429,8 @@ finish_refresh(Refresh *refresh)
 		DR_WAITPOINT("refresh-source-locked");
 		waits = dr_locks_limit_waits();
 		bring_content(refresh);
-		dr_locks_unlimit_waits(waits);
 		settle(refresh);
+		dr_locks_unlimit_waits(waits);
 	}
 	error_context_stack = context.previous;
 }

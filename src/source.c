@@ -115,21 +115,27 @@ check_partitions(Oid source)
 	}
 }
 
-/* The owner, as whom every pass runs, must see all rows. */
-static void
-check_row_security(Oid source)
+/* Do policies hide rows of the relation from its owner? */
+bool
+dr_source_hides_rows(Oid relation)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(source));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
 	Form_pg_class form;
 	bool		forced;
 
 	if (!HeapTupleIsValid(tuple))
-		return;					/* dropped meanwhile */
+		return false;			/* dropped meanwhile */
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	forced = form->relrowsecurity && form->relforcerowsecurity;
 	ReleaseSysCache(tuple);
+	return forced;
+}
 
-	if (forced)
+/* The owner, as whom every refresh runs, must see all rows. */
+static void
+check_row_security(Oid source)
+{
+	if (dr_source_hides_rows(source))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the source of a rollup cannot force row-level security on its owner"),

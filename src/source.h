@@ -13,6 +13,7 @@
 
 extern void dr_source_check(Oid source);
 extern void dr_source_check_again(Oid source);
+extern bool dr_source_hides_rows(Oid relation);
 extern AttrNumber dr_source_column(Oid source, const char *column, const char *argument);
 extern DrTimeKind dr_source_time_kind(const DrEventColumn *column, Oid source);
 extern void dr_source_describe(Oid source, AttrNumber attno, DrEventColumn *column);
