@@ -34,6 +34,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "image.h"
 
 /* Orders of time that need no call through fmgr. */

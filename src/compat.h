@@ -29,6 +29,7 @@
 #if PG_VERSION_NUM >= 160000
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "varatt.h"
 #define dr_is_class_owner(oid, role)	object_ownercheck(RelationRelationId, (oid), (role))
 #else
 #define dr_is_class_owner(oid, role)	pg_class_ownercheck((oid), (role))
@@ -47,11 +48,29 @@
 #endif
 
 /*
- * Is the column known to hold no NULL?  Where NOT NULL may have been declared
- * without a look at the rows, it is not.
+ * Is the column known to hold no NULL?  NOT NULL may have been declared
+ * without a look at the rows that were there (NOT VALID).
  */
 #if PG_VERSION_NUM >= 180000
-#define dr_att_not_null(att)	false
+#include "access/htup_details.h"
+#include "catalog/pg_constraint.h"
+
+static inline bool
+dr_att_not_null(Form_pg_attribute att)
+{
+	HeapTuple	constraint;
+	bool		valid = false;
+
+	if (!att->attnotnull)
+		return false;
+	constraint = findNotNullConstraintAttnum(att->attrelid, att->attnum);
+	if (HeapTupleIsValid(constraint))
+	{
+		valid = ((Form_pg_constraint) GETSTRUCT(constraint))->convalidated;
+		heap_freetuple(constraint);
+	}
+	return valid;
+}
 #else
 #define dr_att_not_null(att)	((att)->attnotnull)
 #define ATTRIBUTE_GENERATED_VIRTUAL	'v'

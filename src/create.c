@@ -19,7 +19,9 @@
 #include "create.h"
 
 #include "access/genam.h"
+#include "access/relation.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -27,10 +29,12 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
+#include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -44,6 +48,7 @@
 #include "compat.h"
 #include "definition.h"
 #include "identity.h"
+#include "late.h"
 #include "locks.h"
 #include "objects.h"
 
@@ -276,28 +281,45 @@ make_key_objects(DrRollup *rollup, const DrDefinition *def)
 }
 
 /*
+ * Move a relation that this transaction has made into our own schema, where its
+ * owner may not create.  By OID: its name may be anybody's by now.
+ */
+static void
+move_to_own_schema(Oid relation, const char *name)
+{
+	Relation	rel = relation_open(relation, AccessExclusiveLock);
+	ObjectAddresses *moved = new_object_addresses();
+
+	AlterTableNamespaceInternal(rel, RelationGetNamespace(rel),
+								get_namespace_oid(DR_SCHEMA, false), moved);
+	relation_close(rel, NoLock);
+	free_object_addresses(moved);
+	CommandCounterIncrement();
+	RenameRelationInternal(relation, name, true, false);
+	CommandCounterIncrement();
+}
+
+/*
  * A view in our own schema.  Its text holds expressions of the user's, and to
  * parse a constant may call a function of the user's, so the owner makes it,
- * in live's schema, and the extension's owner only moves it.
+ * in live's schema.
  */
 static Oid
 make_view(const DrRollup *rollup, const Request *request, const char *name,
 		  const char *query)
 {
-	const char *schema = quote_identifier(request->live->schemaname);
 	char	   *parked = psprintf("dailyrollup_%s_%d", name, rollup->id);
 	DrIdentity	before;
 	Oid			view;
 
 	dr_identity_enter(rollup->owner, &before);
-	run(psprintf("CREATE VIEW %s.%s AS %s", schema, parked, query));
+	run(psprintf("CREATE VIEW %s.%s AS %s",
+				 quote_identifier(request->live->schemaname), parked, query));
 	dr_identity_leave(&before);
 
+	view = get_relname_relid(parked, request->schema);
+	move_to_own_schema(view, psprintf("%s_%d", name, rollup->id));
 	dr_identity_enter_extension(&before);
-	run(psprintf("ALTER VIEW %s.%s SET SCHEMA dailyrollup;"
-				 " ALTER VIEW dailyrollup.%s RENAME TO %s_%d",
-				 schema, parked, parked, name, rollup->id));
-	view = made_relation(name, rollup->id);
 	revoke_grants(view);
 	dr_identity_leave(&before);
 	return view;
@@ -336,20 +358,38 @@ make_current(DrRollup *rollup, const Request *request)
 }
 
 /*
+ * TRUNCATE fires the statement triggers of each table that it reaches.  By OID,
+ * so that none but the table that is meant gets one; as the extension's owner,
+ * for a partition may have any owner.
+ */
+static void
+make_truncate_trigger(int32 id, Oid table)
+{
+	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
+
+	stmt->trigname = dr_objects_trigger_name(id, "truncate");
+	stmt->funcname = list_make2(makeString(DR_SCHEMA), makeString("_truncated"));
+	stmt->args = list_make1(makeString(psprintf("%d", id)));
+	stmt->timing = TRIGGER_TYPE_AFTER;
+	stmt->events = TRIGGER_TYPE_TRUNCATE;
+	CreateTriggerFiringOn(stmt, NULL, table, InvalidOid, InvalidOid, InvalidOid,
+						  InvalidOid, InvalidOid, NULL, false, false,
+						  TRIGGER_FIRES_ALWAYS);
+}
+
+/*
  * The triggers that catch TRUNCATE, on the relation and on each leaf below it
  * that has none yet.
  */
 void
 dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
 {
-	List	   *relations = find_all_inheritors(relation, AccessShareLock, NULL);
+	List	   *relations = find_all_inheritors(relation, ShareRowExclusiveLock, NULL);
 	char	   *name = dr_objects_trigger_name(rollup->id, "truncate");
 	DrIdentity	before;
 	ListCell   *cell;
 
 	dr_identity_enter_extension(&before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
 	foreach(cell, relations)
 	{
 		Oid			member = lfirst_oid(cell);
@@ -357,14 +397,17 @@ dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
 		if (member != rollup->source && get_rel_relkind(member) != RELKIND_RELATION)
 			continue;
 		if (!OidIsValid(get_trigger_oid(member, name, true)))
-			run(dr_objects_create_truncate_trigger(rollup->id, member));
+			make_truncate_trigger(rollup->id, member);
 	}
-	SPI_finish();
 	dr_identity_leave(&before);
+	CommandCounterIncrement();
 }
 
-/* As the extension's owner: no code of a user runs, and a writer to come needs
- * no right of its own. */
+/*
+ * As the extension's owner, for a partition may have any owner.  They are made
+ * by the source's name, which may have become another table's while we waited:
+ * then the whole transaction is undone.
+ */
 static void
 make_late_triggers(const DrRollup *rollup)
 {
@@ -376,6 +419,7 @@ make_late_triggers(const DrRollup *rollup)
 		run(dr_objects_create_late_trigger(def, rollup, dr_objects_row_events[i]));
 	dr_identity_leave(&before);
 	dr_create_truncate_triggers(rollup, rollup->source);
+	dr_late_check_triggers(rollup);
 }
 
 /* Does a scan by key have an index of the source? */
@@ -486,6 +530,9 @@ add_triggers(ObjectAddresses *objects, const DrRollup *rollup)
 
 	if (!OidIsValid(existing(rollup->source)))
 		return;
+
+	/* the source first, as its writers do, then its partitions */
+	LockRelationOid(rollup->source, AccessExclusiveLock);
 	relations = find_all_inheritors(rollup->source, AccessExclusiveLock, NULL);
 	foreach(cell, relations)
 		add_object(objects, TriggerRelationId,

@@ -68,8 +68,7 @@ key_plan(DrPlans *plans, const bool *key_is_null)
 	made = MemoryContextAlloc(plans->context, sizeof(DrKeyPlan));
 	made->key_is_null = MemoryContextAlloc(plans->context, n * sizeof(bool));
 	memcpy(made->key_is_null, key_is_null, n * sizeof(bool));
-	made->plan = dr_plans_prepare(plans, dr_query_key_row(plans->def, key_is_null),
-								  n, types);
+	made->plan = dr_plans_prepare(dr_query_key_row(plans->def, key_is_null), n, types, 0);
 	before = MemoryContextSwitchTo(plans->context);
 	plans->key_plans = lappend(plans->key_plans, made);
 	MemoryContextSwitchTo(before);

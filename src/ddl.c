@@ -23,11 +23,13 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/event_trigger.h"
+#include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "commands/typecmds.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -58,21 +60,6 @@ rollups_above(Oid relation)
 		if (list_member_oid(sources, ((DrRollup *) lfirst(cell))->source))
 			found = lappend(found, lfirst(cell));
 	return found;
-}
-
-/* Run SQL that holds names alone, as the extension's owner. */
-static void
-run_as_extension(const char *sql)
-{
-	DrIdentity	before;
-
-	dr_identity_enter_extension(&before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute(sql, false, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", sql);
-	SPI_finish();
-	dr_identity_leave(&before);
 }
 
 /* --------------------------------------------------------------- partitions */
@@ -115,15 +102,29 @@ partition_detached(const DrRollup *rollup, Oid partition)
 
 /* -------------------------------------------------------------- ALTER TABLE */
 
+/* By OID: while we wait for the lock, the name may be given to another table. */
+static void
+hand_over(Oid relation, Oid from, Oid to)
+{
+	LockRelationOid(relation, AccessExclusiveLock);
+	if (dr_catalog_relation_owner(relation) == from)
+		ATExecChangeOwner(relation, to, true, AccessExclusiveLock);
+}
+
 /* With the source's owner the rollup's changes: all of it, or nothing. */
 static void
 follow_owner(const DrRollup *rollup)
 {
-	Oid			source_owner = dr_catalog_relation_owner(rollup->source);
+	Oid			to = dr_catalog_relation_owner(rollup->source);
 
-	if (source_owner != rollup->owner)
-		run_as_extension(dr_objects_hand_over(rollup,
-											GetUserNameFromId(source_owner, false)));
+	if (to == rollup->owner)
+		return;
+	hand_over(rollup->live, rollup->owner, to);
+	hand_over(rollup->current_view, rollup->owner, to);
+	hand_over(rollup->marks, rollup->owner, to);
+	hand_over(rollup->events, rollup->owner, to);
+	hand_over(rollup->definition, rollup->owner, to);
+	AlterTypeOwner_oid(rollup->key_type, to, true);
 }
 
 static void
@@ -229,14 +230,25 @@ renamed(RenameStmt *stmt)
 {
 	Oid			relation;
 	DrRollup   *rollup;
+	DrIdentity	before;
 
 	if (stmt->renameType != OBJECT_COLUMN || stmt->relation == NULL)
 		return;
 	relation = RangeVarGetRelid(stmt->relation, NoLock, true);
 	rollup = OidIsValid(relation) ? dr_catalog_find(relation, NULL) : NULL;
-	if (rollup != NULL &&
-		get_attnum(rollup->definition, stmt->subname) != InvalidAttrNumber)
-		run_as_extension(dr_objects_rename_column(rollup, stmt->subname, stmt->newname));
+	if (rollup == NULL ||
+		get_attnum(rollup->definition, stmt->subname) == InvalidAttrNumber)
+		return;
+
+	/* as the owner: by its name, another relation might be found */
+	dr_identity_enter(rollup->owner, &before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute(dr_objects_rename_column(rollup, stmt->subname, stmt->newname),
+					false, 0) < 0)
+		elog(ERROR, "could not rename column \"%s\"", stmt->subname);
+	SPI_finish();
+	dr_identity_leave(&before);
 }
 
 /* ------------------------------------------------------------------- CREATE */

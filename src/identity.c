@@ -54,6 +54,19 @@ print_exactly(void)
 		set_locally("standard_conforming_strings", "on");
 }
 
+/* What a plan holds is the owner's business, not that of whoever may ask the
+ * server to print plans. */
+static void
+print_no_plans(void)
+{
+	if (Debug_print_plan)
+		set_locally("debug_print_plan", "off");
+	if (Debug_print_parse)
+		set_locally("debug_print_parse", "off");
+	if (Debug_print_rewritten)
+		set_locally("debug_print_rewritten", "off");
+}
+
 /* Work as "owner", until dr_identity_leave. */
 void
 dr_identity_enter(Oid owner, DrIdentity *before)
@@ -71,6 +84,7 @@ dr_identity_enter(Oid owner, DrIdentity *before)
 	/* A policy that filtered rows would make a rollup silently wrong. */
 	set_locally("row_security", "off");
 	print_exactly();
+	print_no_plans();
 }
 
 static Oid

@@ -302,8 +302,10 @@ write_mark(DrPlans *plans, Datum *values, const bool *nulls)
 		for (int i = 0; i < n; i++)
 			types[i] = def->events[i].type;
 		types[n] = INT8OID;
-		plans->mark = dr_plans_prepare(plans, dr_query_mark_event(def, plans->rollup),
-									   n + 1, types);
+
+		/* no plan with the proof in it as a constant */
+		plans->mark = dr_plans_prepare(dr_query_mark_event(def, plans->rollup),
+									   n + 1, types, CURSOR_OPT_GENERIC_PLAN);
 	}
 	values[n] = Int64GetDatum(plans->rollup->proof);
 	for (int i = 0; i < n; i++)

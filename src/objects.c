@@ -248,37 +248,7 @@ dr_objects_create_late_trigger(const DrDefinition *def, const DrRollup *rollup,
 					name, event, source, late, rollup->id, source, name);
 }
 
-/* TRUNCATE fires the statement triggers of each table that it reaches. */
-char *
-dr_objects_create_truncate_trigger(int32 id, Oid relation)
-{
-	char	   *table = dr_phrase_relation(relation);
-	const char *name = dr_objects_trigger_name(id, "truncate");
-
-	return psprintf("CREATE TRIGGER %s AFTER TRUNCATE ON %s FOR EACH STATEMENT"
-					" EXECUTE FUNCTION dailyrollup._truncated(%d);"
-					" ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %s",
-					name, table, id, table, name);
-}
-
 /* ------------------------------------------- DDL that follows DDL of others */
-
-/* Everything of a rollup but the source to another owner. */
-char *
-dr_objects_hand_over(const DrRollup *rollup, const char *owner)
-{
-	const char *to = quote_identifier(owner);
-
-	return psprintf("ALTER TABLE %s OWNER TO %s; ALTER VIEW %s OWNER TO %s;"
-					" ALTER TABLE %s OWNER TO %s; ALTER VIEW %s OWNER TO %s;"
-					" ALTER VIEW %s OWNER TO %s; ALTER TYPE %s OWNER TO %s",
-					dr_phrase_relation(rollup->live), to,
-					dr_phrase_relation(rollup->current_view), to,
-					dr_phrase_relation(rollup->marks), to,
-					dr_phrase_relation(rollup->events), to,
-					dr_phrase_relation(rollup->definition), to,
-					format_type_be_qualified(rollup->key_type), to);
-}
 
 char *
 dr_objects_rename_column(const DrRollup *rollup, const char *from, const char *to)

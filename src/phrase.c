@@ -36,6 +36,8 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
+
 /* ------------------------------------------------------------------ pieces */
 
 char *
@@ -334,7 +336,7 @@ index_forbids_duplicates(const DrDefinition *def, Relation source, Relation inde
 		if (attno <= 0 || !is_dedup_column(def, attno))
 			return false;
 		attribute = TupleDescAttr(RelationGetDescr(source), attno - 1);
-		if (!attribute->attnotnull && !form->indnullsnotdistinct)
+		if (!dr_att_not_null(attribute) && !form->indnullsnotdistinct)
 			return false;
 		opclass = GetDefaultOpClass(attribute->atttypid, BTREE_AM_OID);
 		if (!OidIsValid(opclass) ||

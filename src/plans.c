@@ -166,11 +166,12 @@ dr_plans_of_id(int32 id)
 	return rollup != NULL ? dr_plans_of(rollup->live) : NULL;
 }
 
-/* Prepare and keep a plan; the caller hangs it into the entry. */
+/* Prepare and keep a plan, with cursor options; the caller hangs it into an
+ * entry. */
 SPIPlanPtr
-dr_plans_prepare(DrPlans *plans, const char *sql, int n, Oid *types)
+dr_plans_prepare(const char *sql, int n, Oid *types, int options)
 {
-	SPIPlanPtr	plan = SPI_prepare(sql, n, types);
+	SPIPlanPtr	plan = SPI_prepare_cursor(sql, n, types, options);
 
 	if (plan == NULL || SPI_keepplan(plan) != 0)
 		elog(ERROR, "could not prepare \"%s\"", sql);

@@ -44,6 +44,6 @@ typedef struct DrPlans
 extern void dr_plans_init(void);
 extern DrPlans *dr_plans_of(Oid live);
 extern DrPlans *dr_plans_of_id(int32 id);
-extern SPIPlanPtr dr_plans_prepare(DrPlans *plans, const char *sql, int n, Oid *types);
+extern SPIPlanPtr dr_plans_prepare(const char *sql, int n, Oid *types, int options);
 
 #endif							/* DR_PLANS_H */

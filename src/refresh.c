@@ -24,6 +24,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
@@ -260,6 +261,9 @@ returned_count(void)
 static void
 seed(Refresh *refresh)
 {
+	/* The statement finds live's rows by their place: nobody may move one.
+	 * Readers and foreign keys are not kept waiting. */
+	LockRelationOid(refresh->rollup->live, ShareRowExclusiveLock);
 	if (SPI_execute(dr_query_forget_marks(refresh->rollup), false, 0) != SPI_OK_DELETE)
 		elog(ERROR, "could not take the marks of rollup \"%s\"",
 			 refresh->name);
