@@ -62,7 +62,56 @@ rollups_above(Oid relation)
 	return found;
 }
 
+/*
+ * The relations that the command has made or changed, by the server's own list:
+ * the names in its text may have come to mean something else meanwhile.
+ */
+static List *
+list_changed(void)
+{
+	List	   *changed = NIL;
+	MemoryContext context = CurrentMemoryContext;
+	DrIdentity	before;
+
+	dr_identity_enter_extension(&before);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+
+	/* not read-only: by a snapshot that sees what the command has made */
+	if (SPI_execute("SELECT DISTINCT c.oid FROM pg_catalog.pg_event_trigger_ddl_commands() d"
+					" JOIN pg_catalog.pg_class c ON c.oid = d.objid"
+					" WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+					" AND c.relkind IN ('r', 'p', 'f', 'v')", false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not list changed objects");
+	MemoryContextSwitchTo(context);
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		bool		isnull;
+
+		changed = lappend_oid(changed,
+							  DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[row],
+															 SPI_tuptable->tupdesc, 1, &isnull)));
+	}
+	SPI_finish();
+	dr_identity_leave(&before);
+	return changed;
+}
+
 /* --------------------------------------------------------------- partitions */
+
+static bool
+is_below(Oid partition, Oid parent)
+{
+	return get_rel_relispartition(partition) &&
+		list_member_oid(get_partition_ancestors(partition), parent);
+}
+
+static bool
+is_watched(const DrRollup *rollup, Oid leaf)
+{
+	return OidIsValid(get_trigger_oid(leaf, dr_objects_trigger_name(rollup->id, "truncate"),
+									  true));
+}
 
 /*
  * The rows of an attached partition arrive all at once, and no row trigger
@@ -70,21 +119,43 @@ rollups_above(Oid relation)
  * the source that a refresh waits for.
  */
 static void
-partition_attached(const DrRollup *rollup, Oid partition)
+mark_attached(const DrRollup *rollup, Oid partition)
 {
 	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
 
-	dr_create_truncate_triggers(rollup, partition);
 	dr_late_mark_partition(rollup, def, partition, dr_late_threshold(rollup->live));
+	dr_create_truncate_triggers(rollup, partition);
+}
+
+/*
+ * What was attached is the relation of that name, if it is below the parent
+ * now, and in any case each leaf that we do not watch yet.
+ */
+static void
+partition_attached(const DrRollup *rollup, Oid parent, Oid named)
+{
+	List	   *relations;
+	ListCell   *cell;
+
+	if (OidIsValid(named) && is_below(named, parent))
+		mark_attached(rollup, named);
+	relations = find_all_inheritors(parent, NoLock, NULL);
+	foreach(cell, relations)
+		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_RELATION &&
+			!is_watched(rollup, lfirst_oid(cell)))
+			mark_attached(rollup, lfirst_oid(cell));
 }
 
 /* A detached partition is watched no more. */
 static void
-partition_detached(const DrRollup *rollup, Oid partition)
+partition_detached(const DrRollup *rollup, Oid named)
 {
-	List	   *relations = find_all_inheritors(partition, AccessExclusiveLock, NULL);
+	List	   *relations;
 	ListCell   *cell;
 
+	if (!OidIsValid(named) || is_below(named, rollup->source))
+		return;
+	relations = find_all_inheritors(named, AccessExclusiveLock, NULL);
 	foreach(cell, relations)
 	{
 		ObjectAddress trigger;
@@ -97,7 +168,7 @@ partition_detached(const DrRollup *rollup, Oid partition)
 		ObjectAddressSet(trigger, TriggerRelationId, oid);
 		performDeletion(&trigger, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	}
-	dr_objects_warn_of_lost_rows(rollup, dr_catalog_name(partition), "detached");
+	dr_objects_warn_of_lost_rows(rollup, dr_catalog_name(named), "detached");
 }
 
 /* -------------------------------------------------------------- ALTER TABLE */
@@ -165,22 +236,19 @@ check_own_table(const DrRollup *rollup, Oid relation)
 }
 
 static void
-partition_command(const DrRollup *rollup, AlterTableCmd *command)
+partition_command(const DrRollup *rollup, Oid parent, AlterTableCmd *command)
 {
-	Oid			partition;
+	Oid			named;
 
 	if (command->subtype != AT_AttachPartition &&
 		command->subtype != AT_DetachPartition &&
 		command->subtype != AT_DetachPartitionFinalize)
 		return;
-	partition = RangeVarGetRelid(((PartitionCmd *) command->def)->name, NoLock, true);
-	if (!OidIsValid(partition) || get_rel_relkind(partition) == RELKIND_INDEX ||
-		get_rel_relkind(partition) == RELKIND_PARTITIONED_INDEX)
-		return;
+	named = RangeVarGetRelid(((PartitionCmd *) command->def)->name, NoLock, true);
 	if (command->subtype == AT_AttachPartition)
-		partition_attached(rollup, partition);
+		partition_attached(rollup, parent, named);
 	else
-		partition_detached(rollup, partition);
+		partition_detached(rollup, named);
 }
 
 static bool
@@ -195,23 +263,19 @@ changes_owner(AlterTableStmt *stmt)
 }
 
 static void
-table_altered(AlterTableStmt *stmt)
+relation_altered(Oid relation, AlterTableStmt *stmt)
 {
-	Oid			relation = RangeVarGetRelid(stmt->relation, NoLock, true);
-	List	   *rollups;
+	List	   *rollups = rollups_above(relation);
 	ListCell   *cell;
 	ListCell   *command;
 
-	if (!OidIsValid(relation))
-		return;
-	rollups = rollups_above(relation);
 	foreach(cell, rollups)
 	{
 		DrRollup   *rollup = lfirst(cell);
 
 		dr_source_check_again(rollup->source);
 		foreach(command, stmt->cmds)
-			partition_command(rollup, lfirst_node(AlterTableCmd, command));
+			partition_command(rollup, relation, lfirst_node(AlterTableCmd, command));
 		if (relation == rollup->source)
 			follow_owner(rollup);
 	}
@@ -226,84 +290,47 @@ table_altered(AlterTableStmt *stmt)
 
 /* A column of live was renamed: its name stands in the definition too. */
 static void
-renamed(RenameStmt *stmt)
+column_renamed(const DrRollup *rollup, const char *from, const char *to)
 {
-	Oid			relation;
-	DrRollup   *rollup;
 	DrIdentity	before;
 
-	if (stmt->renameType != OBJECT_COLUMN || stmt->relation == NULL)
-		return;
-	relation = RangeVarGetRelid(stmt->relation, NoLock, true);
-	rollup = OidIsValid(relation) ? dr_catalog_find(relation, NULL) : NULL;
-	if (rollup == NULL ||
-		get_attnum(rollup->definition, stmt->subname) == InvalidAttrNumber)
+	if (get_attnum(rollup->definition, from) == InvalidAttrNumber ||
+		get_attnum(rollup->live, from) != InvalidAttrNumber ||
+		get_attnum(rollup->live, to) == InvalidAttrNumber)
 		return;
 
 	/* as the owner: by its name, another relation might be found */
 	dr_identity_enter(rollup->owner, &before);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute(dr_objects_rename_column(rollup, stmt->subname, stmt->newname),
-					false, 0) < 0)
-		elog(ERROR, "could not rename column \"%s\"", stmt->subname);
+	if (SPI_execute(dr_objects_rename_column(rollup, from, to), false, 0) < 0)
+		elog(ERROR, "could not rename column \"%s\"", from);
 	SPI_finish();
 	dr_identity_leave(&before);
-}
-
-/* ------------------------------------------------------------------- CREATE */
-
-/* Tables that the command has made, alone or as elements of a schema. */
-static List *
-list_created(void)
-{
-	List	   *created = NIL;
-	MemoryContext context = CurrentMemoryContext;
-	DrIdentity	before;
-
-	dr_identity_enter_extension(&before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-
-	/* not read-only: by a snapshot that sees what the command has made */
-	if (SPI_execute("SELECT c.oid FROM pg_catalog.pg_event_trigger_ddl_commands() d"
-					" JOIN pg_catalog.pg_class c ON c.oid = d.objid"
-					" WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
-					" AND c.relispartition AND c.relkind IN ('r', 'p', 'f')",
-					false, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not list created objects");
-	MemoryContextSwitchTo(context);
-	for (uint64 row = 0; row < SPI_processed; row++)
-	{
-		bool		isnull;
-
-		created = lappend_oid(created,
-							  DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[row],
-															 SPI_tuptable->tupdesc, 1, &isnull)));
-	}
-	SPI_finish();
-	dr_identity_leave(&before);
-	return created;
 }
 
 static void
-tables_created(void)
+changed(Node *parsetree)
 {
-	List	   *created;
+	List	   *relations = list_changed();
 	ListCell   *cell;
-	ListCell   *rollup;
 
-	if (dr_catalog_all() == NIL)
-		return;
-	created = list_created();
-	foreach(cell, created)
+	foreach(cell, relations)
 	{
-		List	   *rollups = rollups_above(lfirst_oid(cell));
-
-		foreach(rollup, rollups)
+		if (IsA(parsetree, AlterTableStmt))
+			relation_altered(lfirst_oid(cell), (AlterTableStmt *) parsetree);
+		else
 		{
-			dr_source_check_again(((DrRollup *) lfirst(rollup))->source);
-			dr_create_truncate_triggers(lfirst(rollup), lfirst_oid(cell));
+			List	   *rollups = rollups_above(lfirst_oid(cell));
+			ListCell   *rollup;
+
+			if (!get_rel_relispartition(lfirst_oid(cell)))
+				continue;
+			foreach(rollup, rollups)
+			{
+				dr_source_check_again(((DrRollup *) lfirst(rollup))->source);
+				dr_create_truncate_triggers(lfirst(rollup), lfirst_oid(cell));
+			}
 		}
 	}
 }
@@ -347,16 +374,25 @@ Datum
 dailyrollup_ddl_ended(PG_FUNCTION_ARGS)
 {
 	EventTriggerData *event = (EventTriggerData *) fcinfo->context;
+	List	   *rollups;
+	ListCell   *cell;
 
 	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("this function serves an event trigger alone")));
-	if (IsA(event->parsetree, AlterTableStmt))
-		table_altered((AlterTableStmt *) event->parsetree);
-	else if (IsA(event->parsetree, RenameStmt))
-		renamed((RenameStmt *) event->parsetree);
-	else
-		tables_created();
+	rollups = dr_catalog_all();
+	if (rollups == NIL)
+		PG_RETURN_NULL();
+	if (!IsA(event->parsetree, RenameStmt))
+		changed(event->parsetree);
+	else if (((RenameStmt *) event->parsetree)->renameType == OBJECT_COLUMN)
+	{
+		RenameStmt *stmt = (RenameStmt *) event->parsetree;
+
+		/* also where it was a parent's column, and live inherits it */
+		foreach(cell, rollups)
+			column_renamed(lfirst(cell), stmt->subname, stmt->newname);
+	}
 	PG_RETURN_NULL();
 }

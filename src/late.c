@@ -46,6 +46,7 @@
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
@@ -439,8 +440,9 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 
 /*
  * Mark the keys of a partition that was attached, below the threshold.  The
- * rollup's owner need not have a right on the partition itself: then its rows
- * are read one by one.
+ * rollup's owner need not have a right on the partition itself, nor do its
+ * policies count for whoever reads through the source: then its rows are read
+ * one by one.
  */
 void
 dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
@@ -449,7 +451,8 @@ dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
 	List	   *relations = find_all_inheritors(partition, AccessShareLock, NULL);
 	ListCell   *cell;
 
-	if (pg_class_aclcheck(partition, rollup->owner, ACL_SELECT) == ACLCHECK_OK)
+	if (pg_class_aclcheck(partition, rollup->owner, ACL_SELECT) == ACLCHECK_OK &&
+		check_enable_rls(partition, rollup->owner, true) != RLS_ENABLED)
 	{
 		dr_late_mark_range(rollup, def, partition,
 						   dr_boundary_minus_infinity(def->time_kind), threshold);
