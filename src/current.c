@@ -185,6 +185,7 @@ dailyrollup_current_row(PG_FUNCTION_ARGS)
 	}
 	nulls[n] = '\0';
 
+	plans->uses++;
 	dr_identity_enter(plans->rollup->owner, &before);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
@@ -195,5 +196,6 @@ dailyrollup_current_row(PG_FUNCTION_ARGS)
 	return_row((ReturnSetInfo *) fcinfo->resultinfo);
 	SPI_finish();
 	dr_identity_leave(&before);
+	plans->uses--;
 	return (Datum) 0;
 }

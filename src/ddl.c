@@ -40,6 +40,7 @@
 #include "definition.h"
 #include "identity.h"
 #include "late.h"
+#include "locks.h"
 #include "objects.h"
 #include "source.h"
 
@@ -190,6 +191,7 @@ follow_owner(const DrRollup *rollup)
 
 	if (to == rollup->owner)
 		return;
+	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));
 	hand_over(rollup->live, rollup->owner, to);
 	hand_over(rollup->current_view, rollup->owner, to);
 	hand_over(rollup->marks, rollup->owner, to);
@@ -298,6 +300,8 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 		get_attnum(rollup->live, from) != InvalidAttrNumber ||
 		get_attnum(rollup->live, to) == InvalidAttrNumber)
 		return;
+
+	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));
 
 	/* as the owner: by its name, another relation might be found */
 	dr_identity_enter(rollup->owner, &before);

@@ -419,6 +419,7 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
 	DrIdentity	before;
 
+	plans->uses++;
 	locate_columns(plans, leaf);
 	dr_identity_enter(rollup->owner, &before);
 	if (SPI_connect() != SPI_OK_CONNECT)
@@ -432,6 +433,7 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 	}
 	SPI_finish();
 	dr_identity_leave(&before);
+	plans->uses--;
 	table_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);
@@ -531,7 +533,11 @@ dailyrollup_mark_late(PG_FUNCTION_ARGS)
 				 errhint("They are made by rollup_create.")));
 	plans = dr_plans_of_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
 	if (plans != NULL)
+	{
+		plans->uses++;
 		mark_row(plans, trigger);
+		plans->uses--;
+	}
 	PG_RETURN_POINTER(NULL);
 }
 

@@ -231,6 +231,26 @@ dr_locks_unlimit_waits(int level)
 	AtEOXact_GUC(false, level);
 }
 
+/*
+ * Keep refreshes out while DDL of a user's changes a rollup.  The DDL holds
+ * tables that a refresh takes after this lock, so we must not queue for it; a
+ * few tries, for writers who look whether it is taken hold it for a moment.
+ */
+void
+dr_locks_exclude_refresh(Oid definition, const char *rollup)
+{
+	for (int tries = 0; !ConditionalLockRelationOid(definition, ExclusiveLock); tries++)
+	{
+		if (tries == 100)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("a refresh of rollup \"%s\" is under way", rollup),
+					 errhint("Try again when it has ended.")));
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10 * 1000L);
+	}
+}
+
 /* Give the refresh lock back: there was nothing to do. */
 void
 dr_locks_refresh_undone(Oid definition)

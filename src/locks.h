@@ -23,6 +23,7 @@
 #include "dailyrollup.h"
 
 extern void dr_locks_refresh(Oid definition, const char *rollup);
+extern void dr_locks_exclude_refresh(Oid definition, const char *rollup);
 extern void dr_locks_refresh_undone(Oid definition);
 extern bool dr_locks_refresh_held(Oid definition);
 extern bool dr_locks_refresh_taken(Oid definition);

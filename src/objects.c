@@ -123,7 +123,7 @@ append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *roll
 				   const char *live_literal)
 {
 	appendStringInfo(buf,
-					 "SELECT %s FROM %s l"
+					 "SELECT %s FROM ONLY %s l"
 					 " WHERE (SELECT dailyrollup._live_counts(%s)) AND %s",
 					 dr_phrase_columns(def, "l", true, true), dr_phrase_relation(rollup->live),
 					 live_literal, dr_phrase_unmarked(def, rollup->marks, rollup->key_type, dr_phrase_live_key(def, "l")));

@@ -5,9 +5,8 @@
  * The definition, read from the rollup's views, and prepared plans.  The
  * server replans a plan by itself when a table changes; but from our text,
  * which names columns, functions, types: anything that may rename one of these
- * drops the whole entry.  A dropped
- * entry may still be in use further up the stack, hence it is freed at the end
- * of the transaction.
+ * drops the whole entry.  One that is in use further up the stack is freed at
+ * the end of the transaction.
  */
 #include "plans.h"
 
@@ -72,11 +71,17 @@ discard(DrPlans *plans)
 static void
 free_garbage(XactEvent event, void *arg)
 {
+	HASH_SEQ_STATUS status;
+	PlansSlot  *slot;
 	ListCell   *cell;
 
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
 		event != XACT_EVENT_PREPARE)
 		return;
+	hash_seq_init(&status, slots);
+	while ((slot = hash_seq_search(&status)) != NULL)
+		if (slot->plans != NULL)
+			slot->plans->uses = 0;
 	foreach(cell, garbage)
 		discard(lfirst(cell));
 	list_free(garbage);
@@ -127,7 +132,9 @@ dr_plans_of(Oid live)
 
 	if (found && slot->valid)
 		return slot->plans;
-	if (found && slot->plans != NULL)
+	if (found && slot->plans != NULL && slot->plans->uses == 0)
+		discard(slot->plans);
+	else if (found && slot->plans != NULL)
 	{
 		MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
 

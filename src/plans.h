@@ -21,14 +21,15 @@ typedef struct DrKeyPlan
 } DrKeyPlan;
 
 /*
- * Valid until invalidation messages are accepted; not freed before the end of
- * the transaction.  Of "rollup" the relations, the id and the owner may be
+ * Valid until invalidation messages are accepted; whoever goes on using it
+ * counts itself in "uses".  Of "rollup" the relations, the id and the owner may be
  * used; its state and watermark may be old.
  */
 typedef struct DrPlans
 {
 	Oid			live;
 	MemoryContext context;
+	int			uses;			/* up the stack; an error leaves it too high */
 	DrRollup   *rollup;
 	DrDefinition *def;
 

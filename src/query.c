@@ -35,14 +35,14 @@ dr_query_seed(const DrDefinition *def, const DrRollup *rollup)
 
 	return psprintf("WITH fresh AS MATERIALIZED (%s),"
 					" ranked AS MATERIALIZED (SELECT l.ctid AS tid, pg_catalog.row_number()"
-					" OVER (PARTITION BY %s) AS n FROM %s l),"
-					" surplus AS (DELETE FROM %s l USING ranked r WHERE l.ctid = r.tid AND r.n > 1),"
-					" gone AS (DELETE FROM %s l WHERE NOT EXISTS (SELECT FROM fresh f WHERE %s)),"
-					" changed AS (UPDATE %s l SET (%s) = ROW(%s) FROM fresh f, ranked r"
+					" OVER (PARTITION BY %s) AS n FROM ONLY %s l),"
+					" surplus AS (DELETE FROM ONLY %s l USING ranked r WHERE l.ctid = r.tid AND r.n > 1),"
+					" gone AS (DELETE FROM ONLY %s l WHERE NOT EXISTS (SELECT FROM fresh f WHERE %s)),"
+					" changed AS (UPDATE ONLY %s l SET (%s) = ROW(%s) FROM fresh f, ranked r"
 					" WHERE %s AND l.ctid = r.tid AND r.n = 1 AND"
 					" ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*<>) ROW(%s)::pg_catalog.record),"
 					" added AS (INSERT INTO %s (%s) SELECT %s FROM fresh f"
-					" WHERE NOT EXISTS (SELECT FROM %s l WHERE %s))"
+					" WHERE NOT EXISTS (SELECT FROM ONLY %s l WHERE %s))"
 					" SELECT pg_catalog.count(*) FROM fresh",
 					dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)),
 					dr_phrase_join(live_key, def->nkeys, ", "), live,
@@ -126,7 +126,7 @@ dr_query_recompute(const DrDefinition *def, const DrRollup *rollup)
 					" waiting AS MATERIALIZED (SELECT DISTINCT m.* FROM taken m),"
 					" fresh AS MATERIALIZED (%s),"
 					" gone AS (SELECT * FROM waiting w EXCEPT SELECT %s FROM fresh),"
-					" deleted AS (DELETE FROM %s l USING gone w WHERE %s),"
+					" deleted AS (DELETE FROM ONLY %s l USING gone w WHERE %s),"
 					" stored AS (INSERT INTO %s AS l (%s) SELECT * FROM fresh"
 					" ON CONFLICT (%s) DO UPDATE SET (%s) = ROW(%s)"
 					" WHERE ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*<>)"
@@ -271,7 +271,7 @@ dr_query_count_live(const DrDefinition *def, const DrRollup *rollup)
 					" pg_catalog.count(*),"
 					" pg_catalog.count(*) FILTER (WHERE g.n > 1),"
 					" coalesce(pg_catalog.sum(g.n - 1), 0)::pg_catalog.int8"
-					" FROM (SELECT pg_catalog.count(*) AS n FROM %s l GROUP BY %s) g",
+					" FROM (SELECT pg_catalog.count(*) AS n FROM ONLY %s l GROUP BY %s) g",
 					dr_phrase_relation(rollup->live),
 					dr_phrase_columns(def, "l", true, false));
 }
@@ -334,11 +334,11 @@ dr_query_verify(const DrDefinition *def, const DrRollup *rollup)
 
 	return psprintf("WITH marked AS (SELECT DISTINCT %s AS key FROM %s m),"
 					" duplicated AS (SELECT %s AS key, pg_catalog.count(*) AS n,"
-					" pg_catalog.min(l.ctid) AS first FROM %s l GROUP BY 1"
+					" pg_catalog.min(l.ctid) AS first FROM ONLY %s l GROUP BY 1"
 					" HAVING pg_catalog.count(*) > 1)"
 					" SELECT 'duplicate', %s, NULL::pg_catalog.name[], %s,"
 					" NULL::pg_catalog.jsonb, u.n"
-					" FROM duplicated u JOIN %s l ON l.ctid = u.first"
+					" FROM duplicated u JOIN ONLY %s l ON l.ctid = u.first"
 					" WHERE NOT EXISTS (SELECT FROM marked m WHERE m.key = u.key)"
 					" UNION ALL"
 					" SELECT CASE WHEN d.\"dailyrollup here\" IS NULL THEN 'missing_daily'"
@@ -347,7 +347,7 @@ dr_query_verify(const DrDefinition *def, const DrRollup *rollup)
 					" CASE WHEN l.\"dailyrollup here\" AND d.\"dailyrollup here\" THEN pg_catalog.array_remove(ARRAY[%s], NULL) END,"
 					" CASE WHEN l.\"dailyrollup here\" THEN %s END, CASE WHEN d.\"dailyrollup here\" THEN %s END,"
 					" NULL::pg_catalog.int8"
-					" FROM (SELECT l.*, %s AS \"dailyrollup key\", true AS \"dailyrollup here\" FROM %s l"
+					" FROM (SELECT l.*, %s AS \"dailyrollup key\", true AS \"dailyrollup here\" FROM ONLY %s l"
 					" WHERE NOT EXISTS (SELECT FROM marked m WHERE m.key = %s)"
 					" AND NOT EXISTS (SELECT FROM duplicated u WHERE u.key = %s)) l"
 					" FULL JOIN (SELECT l.*, %s AS \"dailyrollup key\", true AS \"dailyrollup here\" FROM (%s) l"
