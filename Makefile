@@ -1,6 +1,8 @@
 # dailyrollup: an ordinary PGXS build, plus targets of our own.
 #
-#   make, make install, make installcheck    as every PGXS extension
+#   make, make install                       as every PGXS extension
+#   make installcheck                        likewise, on a server with
+#                                            max_prepared_transactions > 0
 #   make test, lint, demo, analyze, coverage see test/run.sh and test/demo.sh
 #
 # Variables: PG_CONFIG (which PostgreSQL), WERROR=1 (warnings are errors),

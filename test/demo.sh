@@ -29,7 +29,7 @@ demo() {
   as_user createdb demo
   start=$(date +%s.%N)
   as_user psql -X -q -v ON_ERROR_STOP=1 -P pager=off -d demo \
-    ${DR_TEST_DATA:+-v dr_test_data="$DR_TEST_DATA"} -f test/demo/demo.sql 2>&1 || rc=$?
+    -f test/demo/demo.sql 2>&1 || rc=$?
   printf '\nThe demo took %s s' "$(awk "BEGIN {printf \"%.1f\", $(date +%s.%N) - $start}")"
   if [ "$rc" = 0 ]; then say .; else say " and FAILED."; fi
   stop_cluster

@@ -2,6 +2,7 @@
 -- the first row by time, then value before NULL, then value, then image.
 --
 -- PGOPTIONS='-c dailyrollup_test.seed=0.3' tries other random data.
+SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
