@@ -390,11 +390,14 @@ dailyrollup_ddl_ended(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	if (!IsA(event->parsetree, RenameStmt))
 		changed(event->parsetree);
-	else if (((RenameStmt *) event->parsetree)->renameType == OBJECT_COLUMN)
+	else
 	{
 		RenameStmt *stmt = (RenameStmt *) event->parsetree;
 
-		/* also where it was a parent's column, and live inherits it */
+		/* also where it was the column of a parent of live's, or the attribute
+		 * of its type */
+		if (stmt->renameType != OBJECT_COLUMN && stmt->renameType != OBJECT_ATTRIBUTE)
+			PG_RETURN_NULL();
 		foreach(cell, rollups)
 			column_renamed(lfirst(cell), stmt->subname, stmt->newname);
 	}
