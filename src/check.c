@@ -150,7 +150,7 @@ may_see(const DrRollup *rollup)
 static void
 list_late(ReturnSetInfo *result, const DrRollup *rollup)
 {
-	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	DrIdentity	before;
 
 	dr_identity_enter(rollup->owner, &before);
@@ -221,7 +221,7 @@ dailyrollup_check(PG_FUNCTION_ARGS)
 	foreach(cell, rollups)
 	{
 		DrRollup   *rollup = lfirst(cell);
-		DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+		DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 		DrCount		count = dr_check_count(rollup, def);
 		Datum		values[6] = {
 			ObjectIdGetDatum(rollup->live), CStringGetTextDatum("live"),
@@ -254,7 +254,7 @@ dailyrollup_verify(PG_FUNCTION_ARGS)
 				 errhint("The next rollup_refresh fills it.")));
 	InitMaterializedSRF(fcinfo, 0);
 	compare((ReturnSetInfo *) fcinfo->resultinfo, rollup,
-			dr_definition_read(rollup->events, rollup->definition));
+			dr_definition_read(rollup->source, rollup->events, rollup->definition));
 	PopActiveSnapshot();
 	return (Datum) 0;
 }
@@ -268,7 +268,7 @@ dailyrollup_definition(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	rollup = dr_catalog_owned(PG_GETARG_OID(0));
 	PG_RETURN_TEXT_P(cstring_to_text(definition_text(rollup,
-													 dr_definition_read(rollup->events, rollup->definition),
+													 dr_definition_read(rollup->source, rollup->events, rollup->definition),
 													 !PG_ARGISNULL(1),
 													 PG_ARGISNULL(1) ? 0 : PG_GETARG_TIMESTAMPTZ(1))));
 }

@@ -347,7 +347,7 @@ static void
 make_current(DrRollup *rollup, const Request *request)
 {
 	char	   *name = psprintf("%s_current", request->live->relname);
-	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	DrIdentity	before;
 
 	dr_identity_enter(rollup->owner, &before);
@@ -411,7 +411,7 @@ dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
 static void
 make_late_triggers(const DrRollup *rollup)
 {
-	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	DrIdentity	before;
 
 	dr_identity_enter_extension(&before);

@@ -122,7 +122,7 @@ is_watched(const DrRollup *rollup, Oid leaf)
 static void
 mark_attached(const DrRollup *rollup, Oid partition)
 {
-	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 
 	dr_late_mark_partition(rollup, def, partition, dr_late_threshold(rollup->live));
 	dr_create_truncate_triggers(rollup, partition);

@@ -503,16 +503,18 @@ read_view(Oid view, TupleDesc *columns)
 
 /*
  * Returns the definition that the two views of a rollup store, with Vars of
- * the events view.  Takes no lock on the source, and keeps none on the views.
+ * the events view, which is over the source.  Takes no lock on the source, and keeps none on the views.
  */
 DrDefinition *
-dr_definition_read(Oid events, Oid definition)
+dr_definition_read(Oid source, Oid events, Oid definition)
 {
 	DrDefinition *def = palloc0_object(DrDefinition);
 	TupleDesc	columns;
 	Query	   *query = read_view(events, &columns);
 
 	def->source = isolate(query);
+	if (def->source != source)
+		refuse_view(events);
 	check_events_view(query, events);
 	def->vars_of = events;
 	def->partitioned = get_rel_relkind(def->source) == RELKIND_PARTITIONED_TABLE;

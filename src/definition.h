@@ -11,7 +11,7 @@
 
 extern DrDefinition *dr_definition_parse(const char *query, const char *time_column,
 										 List *dedup_by, List *dedup_order);
-extern DrDefinition *dr_definition_read(Oid events, Oid definition);
+extern DrDefinition *dr_definition_read(Oid source, Oid events, Oid definition);
 extern void dr_definition_notice(const DrDefinition *def);
 
 #endif							/* DR_DEFINITION_H */

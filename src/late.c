@@ -547,7 +547,7 @@ dailyrollup_mark(PG_FUNCTION_ARGS)
 	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
 	TimestampTz start = PG_GETARG_TIMESTAMPTZ(1);
 	TimestampTz end = PG_GETARG_TIMESTAMPTZ(2);
-	DrDefinition *def = dr_definition_read(rollup->events, rollup->definition);
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
 
 	if (start >= end)

@@ -91,7 +91,9 @@ free_garbage(XactEvent event, void *arg)
 void
 dr_plans_init(void)
 {
-	static const int caches[] = {PROCOID, TYPEOID, OPEROID, COLLOID, NAMESPACEOID};
+	static const int caches[] = {
+		PROCOID, TYPEOID, ENUMOID, OPEROID, COLLOID, NAMESPACEOID
+	};
 	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(PlansSlot)};
 
 	slots = hash_create("dailyrollup plans", 16, &ctl, HASH_ELEM | HASH_BLOBS);
@@ -117,7 +119,7 @@ build(Oid live)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live))));
-	plans->def = dr_definition_read(plans->rollup->events, plans->rollup->definition);
+	plans->def = dr_definition_read(plans->rollup->source, plans->rollup->events, plans->rollup->definition);
 	MemoryContextSwitchTo(before);
 	return plans;
 }

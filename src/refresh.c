@@ -202,7 +202,7 @@ begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 		error_context_stack = context.previous;
 		return NULL;
 	}
-	refresh->def = dr_definition_read(rollup->events, rollup->definition);
+	refresh->def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	dr_locks_check_not_in_use(rollup->source, "refresh a rollup of");
 	dr_late_check_triggers(refresh->rollup);
 	refresh->run.action = choose_action(refresh);
@@ -428,7 +428,8 @@ finish_refresh(Refresh *refresh)
 	{
 		dr_locks_source(refresh->rollup->source,
 						dr_catalog_name(refresh->rollup->source));
-		refresh->def = dr_definition_read(refresh->rollup->events,
+		refresh->def = dr_definition_read(refresh->rollup->source,
+										  refresh->rollup->events,
 										  refresh->rollup->definition);
 		DR_WAITPOINT("refresh-source-locked");
 		waits = dr_locks_limit_waits();

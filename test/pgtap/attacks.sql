@@ -438,7 +438,7 @@ DROP TABLE at.s;
 
 -- ==== A hostile search_path, whatever command an event trigger of ours follows:
 -- each operator and function of pg_catalog has a double that comes first.
--- Protects list_dropped in drop.c, list_created and run_as_extension in ddl.c.
+-- Protects list_dropped in drop.c and list_changed in ddl.c.
 CREATE SCHEMA at_evil;
 GRANT USAGE ON SCHEMA at_evil TO PUBLIC;
 DO $$

@@ -58,7 +58,7 @@ RESET ROLE;
 
 -- ==== What rollup_create refuses is refused later, too, by whoever does it.
 -- Protects dr_source_check_again in source.c, the tags of the event trigger
--- (install script), and tables_created, table_altered and check_own_table in ddl.c.
+-- (install script), and changed, relation_altered and check_own_table in ddl.c.
 CREATE TABLE refused (i int GENERATED ALWAYS AS IDENTITY, statement text, says text);
 INSERT INTO refused (statement, says)
 SELECT replace(statement, '%', source), '0A000 the source of a rollup cannot force row-level security on its owner' FROM unnest('{ax.plain,ax.parted}'::text[]) source,

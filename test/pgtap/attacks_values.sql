@@ -129,7 +129,7 @@ SELECT is(rollup_definition('aw.l'), :'definition'::text, 'whatever the settings
 ROLLBACK;
 
 -- ==== Renames of what a definition uses, in a session that has kept its plans.
--- Protects the callbacks of dr_plans_init in plans.c, and renamed in ddl.c.
+-- Protects the callbacks of dr_plans_init in plans.c, and column_renamed in ddl.c.
 CREATE SCHEMA lake;
 CREATE FUNCTION lake.f(text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT upper($1)';
 CREATE FUNCTION lake.near(int, int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN abs($1 - $2) < 2; END';
@@ -172,6 +172,8 @@ ALTER TYPE lake.kind RENAME TO sort;
 SELECT kept('lake.s', 'lake.l', 'a type renamed');
 ALTER TYPE lake.sort SET SCHEMA aw;
 SELECT kept('lake.s', 'lake.l', 'a type moved');
+ALTER TYPE aw.sort RENAME VALUE 'one' TO 'eins';
+SELECT kept('lake.s', 'lake.l', 'a value of an enum renamed');
 ALTER DOMAIN lake.small RENAME TO tiny;
 SELECT kept('lake.s', 'lake.l', 'a domain renamed');
 ALTER COLLATION lake.coll RENAME TO coll2;
