@@ -336,17 +336,14 @@ write_rows(const char *sql, int n, Oid *types, Datum *values, const char *nulls)
 	SPIPlanPtr	plan;
 	uint64		rows;
 
-	dr_identity_enter_extension(&before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_extension_sql(&before);
 	plan = SPI_prepare(sql, n, types);
 	if (plan == NULL ||
 		SPI_execute_snapshot(plan, values, nulls, GetLatestSnapshot(),
 							 InvalidSnapshot, false, true, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", sql);
 	rows = SPI_processed;
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	return rows;
 }
 

@@ -50,12 +50,10 @@ dr_check_count(const DrRollup *rollup, const DrDefinition *def)
 	DrIdentity	before;
 	DrCount		count;
 
-	dr_identity_enter(rollup->owner, &before);
+	dr_identity_enter_sql(rollup->owner, &before);
 	set_locally("enable_indexscan", "off");
 	set_locally("enable_indexonlyscan", "off");
 	set_locally("enable_bitmapscan", "off");
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
 	if (SPI_execute(dr_query_count_live(def, rollup), false, 1) != SPI_OK_SELECT ||
 		SPI_processed != 1)
 		elog(ERROR, "could not count \"%s\"", dr_catalog_name(rollup->live));
@@ -63,8 +61,7 @@ dr_check_count(const DrRollup *rollup, const DrDefinition *def)
 	count.keys = count_column(2);
 	count.dup_keys = count_column(3);
 	count.dup_rows = count_column(4);
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	return count;
 }
 
@@ -94,15 +91,12 @@ compare(ReturnSetInfo *result, const DrRollup *rollup, const DrDefinition *def)
 	};
 	DrIdentity	before;
 
-	dr_identity_enter(rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(rollup->owner, &before);
 	if (SPI_execute_with_args(dr_query_verify(def, rollup), 1, types, values, NULL,
 							  true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not compare \"%s\"", dr_catalog_name(rollup->live));
 	return_spi_rows(result, 6);
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 }
 
 static char *
@@ -153,14 +147,11 @@ list_late(ReturnSetInfo *result, const DrRollup *rollup)
 	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	DrIdentity	before;
 
-	dr_identity_enter(rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(rollup->owner, &before);
 	if (SPI_execute(dr_query_list_late(def, rollup), true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the marks of \"%s\"", dr_catalog_name(rollup->live));
 	return_spi_rows(result, 2);
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 }
 
 /*

@@ -186,16 +186,13 @@ dailyrollup_current_row(PG_FUNCTION_ARGS)
 	nulls[n] = '\0';
 
 	plans->uses++;
-	dr_identity_enter(plans->rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(plans->rollup->owner, &before);
 
 	/* read-only: under the snapshot of the query that calls us */
 	if (SPI_execute_plan(key_plan(plans, key_is_null), values, nulls, true, 1) != SPI_OK_SELECT)
 		elog(ERROR, "could not compute a row of \"%s\"", dr_catalog_name(plans->live));
 	return_row((ReturnSetInfo *) fcinfo->resultinfo);
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	plans->uses--;
 	return (Datum) 0;
 }

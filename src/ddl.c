@@ -74,9 +74,7 @@ list_changed(void)
 	MemoryContext context = CurrentMemoryContext;
 	DrIdentity	before;
 
-	dr_identity_enter_extension(&before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_extension_sql(&before);
 
 	/* not read-only: by a snapshot that sees what the command has made */
 	if (SPI_execute("SELECT DISTINCT c.oid FROM pg_catalog.pg_event_trigger_ddl_commands() d"
@@ -93,8 +91,7 @@ list_changed(void)
 							  DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[row],
 															 SPI_tuptable->tupdesc, 1, &isnull)));
 	}
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	return changed;
 }
 
@@ -304,13 +301,10 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));
 
 	/* as the owner: by its name, another relation might be found */
-	dr_identity_enter(rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(rollup->owner, &before);
 	if (SPI_execute(dr_objects_rename_column(rollup, from, to), false, 0) < 0)
 		elog(ERROR, "could not rename column \"%s\"", from);
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 }
 
 static void

@@ -71,9 +71,7 @@ list_dropped(void)
 	DrIdentity	before;
 
 	/* our own search_path: whoever drops may have any */
-	dr_identity_enter_extension(&before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_extension_sql(&before);
 	if (SPI_execute("SELECT objid, original, object_type = 'trigger',"
 					" coalesce(address_names[1], ''), coalesce(address_names[2], ''),"
 					" coalesce(address_names[3], '')"
@@ -85,8 +83,7 @@ list_dropped(void)
 	MemoryContextSwitchTo(context);
 	for (uint64 row = 0; row < SPI_processed; row++)
 		add_dropped(&dropped, SPI_tuptable->vals[row], SPI_tuptable->tupdesc);
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	return dropped;
 }
 

@@ -17,6 +17,7 @@
 #include "access/table.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "parser/parse_expr.h"
 #include "parser/parser.h"
@@ -123,4 +124,32 @@ dr_identity_leave(const DrIdentity *before)
 {
 	AtEOXact_GUC(false, before->guc_level);
 	SetUserIdAndSecContext(before->user, before->security_context);
+}
+
+static void
+connect_to_spi(void)
+{
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+}
+
+void
+dr_identity_enter_sql(Oid owner, DrIdentity *before)
+{
+	dr_identity_enter(owner, before);
+	connect_to_spi();
+}
+
+void
+dr_identity_enter_extension_sql(DrIdentity *before)
+{
+	dr_identity_enter_extension(before);
+	connect_to_spi();
+}
+
+void
+dr_identity_leave_sql(const DrIdentity *before)
+{
+	SPI_finish();
+	dr_identity_leave(before);
 }

@@ -20,4 +20,9 @@ extern void dr_identity_enter(Oid owner, DrIdentity *before);
 extern void dr_identity_enter_extension(DrIdentity *before);
 extern void dr_identity_leave(const DrIdentity *before);
 
+/* the same, with a connection to SPI */
+extern void dr_identity_enter_sql(Oid owner, DrIdentity *before);
+extern void dr_identity_enter_extension_sql(DrIdentity *before);
+extern void dr_identity_leave_sql(const DrIdentity *before);
+
 #endif							/* DR_IDENTITY_H */

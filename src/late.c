@@ -356,9 +356,7 @@ mark_row(DrPlans *plans, TriggerData *trigger)
 
 	/* A writer needs no right on the marks; the key's expressions are the
 	 * owner's and must not run with the writer's rights. */
-	dr_identity_enter(plans->rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(plans->rollup->owner, &before);
 	write_mark(plans, values, nulls);
 	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
 	{
@@ -366,8 +364,7 @@ mark_row(DrPlans *plans, TriggerData *trigger)
 		if (!same_event(plans->def, values, nulls, new_values, new_nulls))
 			write_mark(plans, new_values, new_nulls);
 	}
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 }
 
 /*
@@ -386,17 +383,14 @@ dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
 	SPIPlanPtr	plan;
 	uint64		rows;
 
-	dr_identity_enter(rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(rollup->owner, &before);
 	plan = SPI_prepare(dr_query_mark_range(def, rollup, relation), 3, types);
 	if (plan == NULL ||
 		SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot,
 							 false, true, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));
 	rows = SPI_processed;
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	return rows;
 }
 
@@ -421,9 +415,7 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 
 	plans->uses++;
 	locate_columns(plans, leaf);
-	dr_identity_enter(rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(rollup->owner, &before);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -431,8 +423,7 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 		if (!nulls[0] && DatumGetInt32(FunctionCall2(compare, values[0], threshold)) < 0)
 			write_mark(plans, values, nulls);
 	}
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	plans->uses--;
 	table_endscan(scan);
 	UnregisterSnapshot(snapshot);

@@ -129,12 +129,9 @@ count_marked_keys(const Refresh *refresh, uint64 limit)
 	DrIdentity	before;
 	uint64		keys;
 
-	dr_identity_enter(refresh->rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(refresh->rollup->owner, &before);
 	keys = dr_late_count(refresh->rollup, refresh->def, limit);
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 	return keys;
 }
 
@@ -362,9 +359,7 @@ bring_content(Refresh *refresh)
 {
 	DrIdentity	before;
 
-	dr_identity_enter(refresh->rollup->owner, &before);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dr_identity_enter_sql(refresh->rollup->owner, &before);
 	prefer_seed_to_many_late_keys(refresh);
 	if (refresh->seed)
 		seed(refresh);
@@ -374,8 +369,7 @@ bring_content(Refresh *refresh)
 			fold(refresh);
 		recompute_marked_keys(refresh);
 	}
-	SPI_finish();
-	dr_identity_leave(&before);
+	dr_identity_leave_sql(&before);
 }
 
 /* Step 6, and the record of the run. */
