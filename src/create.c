@@ -217,6 +217,21 @@ source_owner(Oid source)
 	return owner;
 }
 
+/* What was just made in live's schema, by name; the schema may have got another
+ * name meanwhile, and the relation gone elsewhere. */
+static Oid
+made_beside_live(const Request *request, const char *name)
+{
+	Oid			relation = get_relname_relid(name, request->schema);
+
+	if (!OidIsValid(relation))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("schema \"%s\" was renamed meanwhile", request->live->schemaname),
+				 errhint("Create the rollup again.")));
+	return relation;
+}
+
 /* Live, in the schema that the caller chose, as the rollup's owner. */
 static void
 make_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
@@ -227,7 +242,7 @@ make_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
 	run(dr_objects_create_live(def, quote_qualified_identifier(request->live->schemaname,
 															 request->live->relname)));
 	dr_identity_leave(&before);
-	rollup->live = get_relname_relid(request->live->relname, request->schema);
+	rollup->live = made_beside_live(request, request->live->relname);
 }
 
 static Oid
@@ -317,7 +332,7 @@ make_view(const DrRollup *rollup, const Request *request, const char *name,
 				 quote_identifier(request->live->schemaname), parked, query));
 	dr_identity_leave(&before);
 
-	view = get_relname_relid(parked, request->schema);
+	view = made_beside_live(request, parked);
 	move_to_own_schema(view, psprintf("%s_%d", name, rollup->id));
 	dr_identity_enter_extension(&before);
 	revoke_grants(view);
@@ -354,7 +369,7 @@ make_current(DrRollup *rollup, const Request *request)
 	run(dr_objects_create_current(def, rollup,
 								quote_qualified_identifier(request->live->schemaname, name)));
 	dr_identity_leave(&before);
-	rollup->current_view = get_relname_relid(name, request->schema);
+	rollup->current_view = made_beside_live(request, name);
 }
 
 /*

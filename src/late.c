@@ -372,8 +372,8 @@ mark_row(DrPlans *plans, TriggerData *trigger)
  * time column's type; returns the number of keys.  By the latest snapshot: a
  * REPEATABLE READ transaction may attach rows that it does not see itself.
  */
-uint64
-dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
+static uint64
+mark_range(const DrRollup *rollup, const DrDefinition *def,
 				   Oid relation, Datum start, Datum end)
 {
 	Oid			type = dr_boundary_type(def->time_kind);
@@ -447,7 +447,7 @@ dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
 	if (pg_class_aclcheck(partition, rollup->owner, ACL_SELECT) == ACLCHECK_OK &&
 		check_enable_rls(partition, rollup->owner, true) != RLS_ENABLED)
 	{
-		dr_late_mark_range(rollup, def, partition,
+		mark_range(rollup, def, partition,
 						   dr_boundary_minus_infinity(def->time_kind), threshold);
 		return;
 	}
@@ -545,7 +545,7 @@ dailyrollup_mark(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("start_time must be before end_time")));
-	PG_RETURN_INT64(dr_late_mark_range(rollup, def, rollup->source,
+	PG_RETURN_INT64(mark_range(rollup, def, rollup->source,
 									   dr_boundary_bound(def->time_kind, zone, start),
 									   dr_boundary_bound(def->time_kind, zone, end)));
 }

@@ -15,8 +15,6 @@ extern void dr_late_init(void);
 extern Datum dr_late_threshold(Oid live);
 extern void dr_late_forget_thresholds(void);
 extern void dr_late_check_triggers(const DrRollup *rollup);
-extern uint64 dr_late_mark_range(const DrRollup *rollup, const DrDefinition *def,
-								 Oid relation, Datum start, Datum end);
 extern void dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
 								   Oid partition, Datum threshold);
 extern uint64 dr_late_count(const DrRollup *rollup, const DrDefinition *def,

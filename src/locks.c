@@ -259,8 +259,8 @@ dr_locks_refresh_undone(Oid definition)
 }
 
 /* Does this transaction hold the refresh lock? */
-bool
-dr_locks_refresh_held(Oid definition)
+static bool
+refresh_held(Oid definition)
 {
 	LOCKTAG		tag;
 
@@ -275,7 +275,7 @@ dr_locks_refresh_held(Oid definition)
 bool
 dr_locks_refresh_taken(Oid definition)
 {
-	if (dr_locks_refresh_held(definition))
+	if (refresh_held(definition))
 		return true;
 	if (!ConditionalLockRelationOid(definition, RowShareLock))
 		return true;

@@ -25,7 +25,6 @@
 extern void dr_locks_refresh(Oid definition, const char *rollup);
 extern void dr_locks_exclude_refresh(Oid definition, const char *rollup);
 extern void dr_locks_refresh_undone(Oid definition);
-extern bool dr_locks_refresh_held(Oid definition);
 extern bool dr_locks_refresh_taken(Oid definition);
 extern void dr_locks_wait_for_writers(Oid source, const char *name);
 extern void dr_locks_source(Oid source, const char *name);

@@ -123,8 +123,8 @@ missing_column_text(const char *function, const Node *arg, const DrColumn *colum
  * varchar or of a domain has a cast to the type that max() is declared for: an
  * implicit one in the user's text, an explicit one when read back from a view.
  */
-bool
-dr_measure_same_arg(const Node *one, const Node *other)
+static bool
+same_arg(const Node *one, const Node *other)
 {
 	Oid			types[2] = {exprType(one), exprType(other)};
 
@@ -425,7 +425,7 @@ is_never_null(const DrDefinition *def, const Node *value, Node *filter)
 		NullTest   *test = lfirst(cell);
 
 		if (IsA(test, NullTest) && test->nulltesttype == IS_NOT_NULL &&
-			dr_measure_same_arg((Node *) test->arg, value))
+			same_arg((Node *) test->arg, value))
 			return true;
 	}
 	return false;
@@ -442,7 +442,7 @@ find_at_column(const DrDefinition *def, const DrColumn *column)
 		const DrColumn *other = &def->columns[i];
 
 		if (!other->is_key && other->kind == kind && other->otherwise == NULL &&
-			dr_measure_same_arg(other->arg, column->at) &&
+			same_arg(other->arg, column->at) &&
 			equal(other->filter, column->filter))
 			return i;
 	}
@@ -459,7 +459,7 @@ find_presence(const DrDefinition *def, const DrColumn *column)
 
 		if (!other->is_key && other->kind == DR_COUNT &&
 			equal(other->filter, column->filter) &&
-			(other->arg ? dr_measure_same_arg(other->arg, column->arg) :
+			(other->arg ? same_arg(other->arg, column->arg) :
 			 is_never_null(def, column->arg, column->filter)))
 			return i;
 	}

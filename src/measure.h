@@ -11,7 +11,6 @@
 
 extern void dr_measure_describe(DrColumn *column, Oid vars_of);
 extern void dr_measure_resolve(const DrDefinition *def);
-extern bool dr_measure_same_arg(const Node *one, const Node *other);
 extern char *dr_measure_text(const Node *expr, Oid vars_of);
 
 #endif							/* DR_MEASURE_H */

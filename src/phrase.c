@@ -103,8 +103,8 @@ dr_phrase_key(const DrDefinition *def, int i)
 }
 
 /* An expression of the definition, over the alias "e". */
-char *
-dr_phrase_expression(const DrDefinition *def, Node *expr)
+static char *
+expression(const DrDefinition *def, Node *expr)
 {
 	List	   *context = deparse_context_for("e", def->vars_of);
 
@@ -170,7 +170,7 @@ dr_phrase_event_key(const DrDefinition *def)
 	char	  **texts = palloc(def->nkeys * sizeof(char *));
 
 	for (int i = 0; i < def->nkeys; i++)
-		texts[i] = psprintf("(%s)", dr_phrase_expression(def, dr_phrase_key(def, i)->expr));
+		texts[i] = psprintf("(%s)", expression(def, dr_phrase_key(def, i)->expr));
 	return texts;
 }
 
@@ -499,11 +499,11 @@ dr_phrase_append_content_of(StringInfo buf, const DrDefinition *def, const char 
 	for (int i = 0; i < def->ncolumns; i++)
 		dr_phrase_append_item(buf, &first,
 					psprintf("%s AS %s",
-							 dr_phrase_expression(def, def->columns[i].expr),
+							 expression(def, def->columns[i].expr),
 							 quote_identifier(def->columns[i].name)));
 	appendStringInfo(buf, "%sFROM %s e", separator, from);
 	if (def->where)
-		appendStringInfo(buf, "%sWHERE %s", separator, dr_phrase_expression(def, def->where));
+		appendStringInfo(buf, "%sWHERE %s", separator, expression(def, def->where));
 	appendStringInfo(buf, "%sGROUP BY ", separator);
 	for (int i = 0; i < def->nkeys; i++)
 		appendStringInfo(buf, "%s%d", i == 0 ? "" : ", ", def->keys[i] + 1);
@@ -562,7 +562,7 @@ dr_phrase_merged(const DrDefinition *def, const DrColumn *column, const char *al
 		value = psprintf("coalesce(%s FILTER (WHERE %s), %s)", value,
 						 presence->kind == DR_COUNT ? psprintf("%s > 0", name) :
 						 psprintf("NOT (%s)", dr_phrase_is_null(presence->type, name)),
-						 dr_phrase_expression(def, (Node *) column->otherwise));
+						 expression(def, (Node *) column->otherwise));
 	}
 	return psprintf("CAST(%s AS %s)", value, dr_phrase_type(column->type, column->typmod));
 }

@@ -30,7 +30,6 @@ extern char *dr_phrase_type(Oid type, int32 typmod);
 extern char *dr_phrase_equality(Oid type);
 extern char *dr_phrase_is_null(Oid type, const char *value);
 extern const DrColumn *dr_phrase_key(const DrDefinition *def, int i);
-extern char *dr_phrase_expression(const DrDefinition *def, Node *expr);
 extern void dr_phrase_append_item(StringInfo buf, bool *first, const char *item);
 extern char *dr_phrase_columns(const DrDefinition *def, const char *alias, bool keys, bool measures);
 extern char **dr_phrase_live_key(const DrDefinition *def, const char *alias);
