@@ -26,13 +26,17 @@ CREATE TABLE dailyrollup.rollups (
 	key_type pg_catalog.regtype NOT NULL,
 	time_zone pg_catalog.text NOT NULL,
 	delay pg_catalog.interval,
-	mode pg_catalog.text CHECK (mode OPERATOR(pg_catalog.=) 'on'),
-	fold pg_catalog.bool,
-	state pg_catalog.text NOT NULL CHECK (state OPERATOR(pg_catalog.=) 'new' OR state OPERATOR(pg_catalog.=) 'on'),
+	mode pg_catalog.text CHECK (mode OPERATOR(pg_catalog.=) ANY ('{off,shadow,on}'::pg_catalog.text[])),
+	fold pg_catalog.bool NOT NULL,
+	state pg_catalog.text NOT NULL CHECK (state OPERATOR(pg_catalog.=) ANY ('{new,off,shadow,on}'::pg_catalog.text[])),
+	was pg_catalog.text CHECK (was OPERATOR(pg_catalog.=) ANY ('{off,shadow}'::pg_catalog.text[])),
 	watermark pg_catalog.timestamptz,
 	reseed pg_catalog.text,
-	proof pg_catalog.int8 NOT NULL,
-	reseed_at pg_catalog.timestamptz
+	reseed_at pg_catalog.timestamptz,
+	shadow pg_catalog.regclass,
+	shadow_watermark pg_catalog.timestamptz,
+	shadow_at pg_catalog.timestamptz,
+	proof pg_catalog.int8 NOT NULL
 ) WITH (vacuum_truncate = off);
 COMMENT ON TABLE dailyrollup.rollups IS 'a row per rollup: its relations, its settings, its state and watermark; written by the library alone';
 COMMENT ON COLUMN dailyrollup.rollups.live IS 'the table that readers use, a row per key';
@@ -40,16 +44,20 @@ COMMENT ON COLUMN dailyrollup.rollups.source IS 'the event table';
 COMMENT ON COLUMN dailyrollup.rollups.current_view IS 'the view that is exact through now';
 COMMENT ON COLUMN dailyrollup.rollups.events IS 'view: the deduplicated source, the columns used alone, the time column first';
 COMMENT ON COLUMN dailyrollup.rollups.definition IS 'view: the defining query over events';
-COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof';
+COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof and with what it dirties (d: the table that the daily refresh keeps, l: live where rows are folded on write)';
 COMMENT ON COLUMN dailyrollup.rollups.key_type IS 'composite type of a key, k1 .. kn';
 COMMENT ON COLUMN dailyrollup.rollups.time_zone IS 'the zone whose midnights are boundaries';
 COMMENT ON COLUMN dailyrollup.rollups.delay IS 'how long after midnight a boundary falls due; NULL: the default';
-COMMENT ON COLUMN dailyrollup.rollups.mode IS 'the mode asked for at creation';
-COMMENT ON COLUMN dailyrollup.rollups.fold IS 'whether rows are folded on write where the mode says so; NULL: the default';
-COMMENT ON COLUMN dailyrollup.rollups.state IS 'new: being filled; on: kept by the daily refresh';
-COMMENT ON COLUMN dailyrollup.rollups.watermark IS 'live is exact for rows before this midnight; NULL: live does not count';
+COMMENT ON COLUMN dailyrollup.rollups.mode IS 'the mode wanted for this rollup: off, shadow or on; NULL: what dailyrollup.mode says';
+COMMENT ON COLUMN dailyrollup.rollups.fold IS 'whether off and shadow fold each write into live; false: live is left to others there';
+COMMENT ON COLUMN dailyrollup.rollups.state IS 'new: being filled; off: live is folded on write; shadow: likewise, and the daily refresh keeps a shadow; on: the daily refresh keeps live';
+COMMENT ON COLUMN dailyrollup.rollups.was IS 'in states new and on: the state to go on to where no mode is wanted; NULL: off and on';
+COMMENT ON COLUMN dailyrollup.rollups.watermark IS 'state on: live is exact for rows before this midnight; NULL there: live does not count; NULL in every other state';
 COMMENT ON COLUMN dailyrollup.rollups.reseed IS 'why the next refresh builds live anew; NULL: it does not';
 COMMENT ON COLUMN dailyrollup.rollups.reseed_at IS 'when that was asked for: a seed fulfils the wishes made before it';
+COMMENT ON COLUMN dailyrollup.rollups.shadow IS 'the table <live>_daily, kept beside live (shadow) or filled to replace its content (new, on); NULL: none';
+COMMENT ON COLUMN dailyrollup.rollups.shadow_watermark IS 'the shadow is exact for rows before this midnight, but for keys that wait; NULL: it does not count';
+COMMENT ON COLUMN dailyrollup.rollups.shadow_at IS 'when the shadow was begun: it fulfils the wishes for a reseed made before it';
 COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_view finds in the marks and shows to _current_row';
 
 CREATE TABLE dailyrollup.runs (
@@ -63,10 +71,16 @@ CREATE TABLE dailyrollup.runs (
 	folded_keys pg_catalog.int8,
 	late_keys pg_catalog.int8,
 	outcome pg_catalog.text NOT NULL,
-	reason pg_catalog.text
+	reason pg_catalog.text,
+	"rows" pg_catalog.int8,
+	keys pg_catalog.int8,
+	missing_daily pg_catalog.int8,
+	missing_live pg_catalog.int8,
+	mismatches pg_catalog.int8,
+	duplicates pg_catalog.int8
 );
 CREATE INDEX runs_rollup_id_idx ON dailyrollup.runs (rollup_id, id);
-COMMENT ON TABLE dailyrollup.runs IS 'a row per refresh, written in its own transaction';
+COMMENT ON TABLE dailyrollup.runs IS 'a row per step of a pass or refresh, written in its own transaction; of one that failed, in the next';
 
 SELECT pg_catalog.pg_extension_config_dump('dailyrollup.rollup_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('dailyrollup.rollups', '');
@@ -144,7 +158,7 @@ COMMENT ON AGGREGATE @extschema@.earliest(pg_catalog.anyelement, pg_catalog."any
 'The value in the row with the least time "at"; the result has the value''s type. A NULL value counts (leave it out with FILTER), a row with a NULL time does not; NULL if no row has a time. At equal times a value wins against NULL, then the lesser value by its type''s default btree order, then the one with the greater binary image (compared byte by byte; 1.0 and 1.00 differ in it), so that the result does not depend on the order of rows. Errors: undefined_function (42883) for a value or time whose type has no default btree order, indeterminate_datatype (42P18) for a time of type unknown.';
 
 /*
- * Late capture: the threshold in the triggers' WHEN, the triggers' functions.
+ * Capture of rows: the conditions in the triggers' WHEN, the triggers' functions.
  */
 CREATE FUNCTION dailyrollup._late_threshold_support(pg_catalog.internal) RETURNS pg_catalog.internal
 	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
@@ -157,8 +171,15 @@ CREATE FUNCTION dailyrollup._late_threshold_timestamp(rollup pg_catalog.regclass
 CREATE FUNCTION dailyrollup._late_threshold_date(rollup pg_catalog.regclass) RETURNS pg_catalog.date
 	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
 	SUPPORT dailyrollup._late_threshold_support;
-CREATE FUNCTION dailyrollup._mark_late() RETURNS trigger
-	AS 'MODULE_PATHNAME', 'dailyrollup_mark_late' LANGUAGE C;
+CREATE FUNCTION dailyrollup._folds_support(pg_catalog.internal) RETURNS pg_catalog.internal
+	AS 'MODULE_PATHNAME', 'dailyrollup_folds_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._folds(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_folds' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
+	SUPPORT dailyrollup._folds_support;
+CREATE FUNCTION dailyrollup._capture() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_capture' LANGUAGE C;
+CREATE FUNCTION dailyrollup._guard() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_guard' LANGUAGE C;
 CREATE FUNCTION dailyrollup._truncated() RETURNS trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_truncated' LANGUAGE C;
 
@@ -167,6 +188,8 @@ CREATE FUNCTION dailyrollup._truncated() RETURNS trigger
  */
 CREATE FUNCTION dailyrollup._live_counts(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_live_counts' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._marks_that_count(rollup pg_catalog.regclass) RETURNS pg_catalog."char"
+	AS 'MODULE_PATHNAME', 'dailyrollup_marks_that_count' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._tail_from_timestamptz(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
 	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._tail_from_timestamp(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamp
@@ -256,11 +279,70 @@ CREATE FUNCTION @extschema@.rollup_verify(
 COMMENT ON FUNCTION @extschema@.rollup_verify(pg_catalog.regclass)
 	IS 'compares the table with its definition before the watermark, in one snapshot, keys that wait for a recompute left out; no row: exact';
 
+CREATE FUNCTION @extschema@.rollup_diff(
+	rollup pg_catalog.regclass,
+	scope pg_catalog.text DEFAULT NULL) RETURNS TABLE (
+	class pg_catalog.text,
+	"key" pg_catalog.jsonb,
+	columns pg_catalog.name[],
+	live pg_catalog.jsonb,
+	daily pg_catalog.jsonb,
+	copies pg_catalog.int8)
+	AS 'MODULE_PATHNAME', 'dailyrollup_diff' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_diff(pg_catalog.regclass, pg_catalog.text)
+	IS 'compares the table with its shadow, in one snapshot, keys that wait for a recompute left out; scope all: the shadow united with what came since its watermark, settled: keys without such rows; no row: they agree';
+
+CREATE FUNCTION @extschema@.rollup_alter(
+	rollup pg_catalog.regclass,
+	query pg_catalog.text DEFAULT NULL,
+	delay pg_catalog.interval DEFAULT NULL,
+	mode pg_catalog.text DEFAULT NULL,
+	time_zone pg_catalog.text DEFAULT NULL,
+	fold pg_catalog.bool DEFAULT NULL) RETURNS pg_catalog.void
+	AS 'MODULE_PATHNAME', 'dailyrollup_alter' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_alter(pg_catalog.regclass, pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.text, pg_catalog.bool)
+	IS 'changes what is wanted of a rollup; NULL leaves a setting, mode default and delay -1 return to those of the server; the next pass brings the rollup to the mode';
+
+CREATE FUNCTION @extschema@.rollup_promote(
+	rollup pg_catalog.regclass DEFAULT NULL) RETURNS TABLE (
+	rollup pg_catalog.regclass,
+	action pg_catalog.text,
+	"rows" pg_catalog.int8,
+	keys pg_catalog.int8,
+	replaced_rows pg_catalog.int8,
+	replaced_keys pg_catalog.int8)
+	AS 'MODULE_PATHNAME', 'dailyrollup_promote' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_promote(pg_catalog.regclass)
+	IS 'gives the table its shadow''s content, counted and compared before it may commit; from then on the daily refresh alone keeps it; NULL: each rollup of the caller that has a filled shadow';
+
+CREATE FUNCTION @extschema@.rollup_recompute(rollup pg_catalog.regclass) RETURNS pg_catalog.void
+	AS 'MODULE_PATHNAME', 'dailyrollup_recompute' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_recompute(pg_catalog.regclass)
+	IS 'brings the table to its query''s content over the whole source, in states off and shadow';
+
+CREATE FUNCTION @extschema@.rollup_flush(rollup pg_catalog.regclass) RETURNS pg_catalog.int8
+	AS 'MODULE_PATHNAME', 'dailyrollup_flush' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_flush(pg_catalog.regclass)
+	IS 'recomputes the keys that writes under dailyrollup.backfill have dirtied; returns their number; in state on they are late keys like any other, and 0 is returned';
+
+CREATE FUNCTION @extschema@.rollup_fold() RETURNS pg_catalog.void
+	AS 'MODULE_PATHNAME', 'dailyrollup_fold' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_fold()
+	IS 'folds what this transaction has written so far, for those who must read it from the table before they commit';
+
+CREATE PROCEDURE @extschema@.rollup_run(rollup pg_catalog.regclass DEFAULT NULL)
+	AS 'MODULE_PATHNAME', 'dailyrollup_run' LANGUAGE C;
+COMMENT ON PROCEDURE @extschema@.rollup_run(pg_catalog.regclass)
+	IS 'the pass: brings a rollup to the mode wanted for it, seeds or refreshes it where a boundary is due, heals late keys, promotes, checks, compares; each step in a transaction of its own; NULL: each rollup of the caller';
+
 /*
  * Views.
  */
 CREATE FUNCTION dailyrollup._late(rollup pg_catalog.regclass) RETURNS TABLE ("key" pg_catalog.jsonb, marks pg_catalog.int8)
 	AS 'MODULE_PATHNAME', 'dailyrollup_late' LANGUAGE C STRICT STABLE PARALLEL UNSAFE ROWS 100;
+
+CREATE FUNCTION dailyrollup._wanted_mode(mode pg_catalog.text, state pg_catalog.text, was pg_catalog.text) RETURNS pg_catalog.text
+	AS 'MODULE_PATHNAME', 'dailyrollup_wanted_mode' LANGUAGE C STABLE PARALLEL SAFE;
 
 CREATE VIEW dailyrollup._visible_rollups WITH (security_barrier) AS
 	SELECT r.*
@@ -275,14 +357,17 @@ COMMENT ON VIEW @extschema@.rollup_late IS 'keys that wait for a recompute, with
 CREATE VIEW @extschema@.rollup_runs WITH (security_barrier) AS
 	SELECT n.id, r.live AS rollup, n.action, n.started_at, n.finished_at,
 		n.finished_at OPERATOR(pg_catalog.-) n.started_at AS elapsed,
-		n.from_time, n.to_time, n.folded_keys, n.late_keys, n.outcome, n.reason
+		n.from_time, n.to_time, n.folded_keys, n.late_keys, n.outcome, n.reason,
+		n."rows", n.keys, n.missing_daily, n.missing_live, n.mismatches, n.duplicates
 	FROM dailyrollup.runs n JOIN dailyrollup._visible_rollups r ON r.id OPERATOR(pg_catalog.=) n.rollup_id;
 COMMENT ON VIEW @extschema@.rollup_runs IS 'each refresh with its window, its counts, its outcome and reason; rows of one''s own rollups, all for pg_monitor';
 
 CREATE VIEW @extschema@.rollup_status WITH (security_barrier) AS
-	SELECT r.live AS rollup, r.source, r.current_view, r.state, r.mode, r.watermark,
-		pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) r.watermark AS lag,
-		r.time_zone, r.delay,
+	SELECT r.live AS rollup, r.source, r.current_view, r.state,
+		dailyrollup._wanted_mode(r.mode, r.state, r.was) AS wanted_mode, r.mode, r.fold,
+		coalesce(r.watermark, r.shadow_watermark) AS watermark,
+		pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) coalesce(r.watermark, r.shadow_watermark) AS lag,
+		r.shadow, r.time_zone, r.delay,
 		(SELECT pg_catalog.count(*) FROM dailyrollup._late(r.live)) AS late_keys,
 		r.reseed,
 		n.action AS last_action, n.outcome AS last_outcome, n.finished_at AS last_run_at
@@ -331,8 +416,15 @@ GRANT EXECUTE ON FUNCTION
 	@extschema@.rollup_watermark(pg_catalog.regclass),
 	@extschema@.rollup_definition(pg_catalog.regclass, pg_catalog.timestamptz),
 	@extschema@.rollup_check(pg_catalog.regclass),
-	@extschema@.rollup_verify(pg_catalog.regclass)
+	@extschema@.rollup_verify(pg_catalog.regclass),
+	@extschema@.rollup_diff(pg_catalog.regclass, pg_catalog.text),
+	@extschema@.rollup_alter(pg_catalog.regclass, pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.text, pg_catalog.bool),
+	@extschema@.rollup_promote(pg_catalog.regclass),
+	@extschema@.rollup_recompute(pg_catalog.regclass),
+	@extschema@.rollup_flush(pg_catalog.regclass),
+	@extschema@.rollup_fold()
 	TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE @extschema@.rollup_run(pg_catalog.regclass) TO PUBLIC;
 
 /*
  * Event triggers: partitions that come and go, relations that are dropped.

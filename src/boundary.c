@@ -41,6 +41,24 @@ dr_boundary_zone(const char *name)
 	return zone;
 }
 
+/* A delay is a span of days and hours, not negative; else an error. */
+Interval *
+dr_boundary_check_delay(Interval *delay)
+{
+	if (delay->month != 0 || delay->day < 0 || delay->time < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("delay must be a span of days and hours, and not negative")));
+	return delay;
+}
+
+/* The instant that lies so long before another one. */
+TimestampTz
+dr_boundary_before(TimestampTz instant, const Interval *delay)
+{
+	return instant - delay->time - delay->day * USECS_PER_DAY;
+}
+
 /* The local day of an instant, as a Julian day. */
 static int
 local_day(pg_tz *zone, TimestampTz instant)
@@ -124,11 +142,49 @@ dr_boundary_next(pg_tz *zone, TimestampTz instant)
 	return boundary;
 }
 
+/* The midnight in one zone of the day whose midnight it is in another. */
+TimestampTz
+dr_boundary_translate(TimestampTz boundary, pg_tz *from, pg_tz *to)
+{
+	return first_instant(to, local_day(from, boundary + USECS_PER_DAY / 2));
+}
+
 bool
 dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant)
 {
 	return !TIMESTAMP_NOT_FINITE(instant) &&
 		dr_boundary_latest(zone, instant) == instant;
+}
+
+bool
+dr_boundary_is_finite(DrTimeKind kind, Datum time)
+{
+	if (kind == DR_TIME_DATE)
+		return !DATE_NOT_FINITE(DatumGetDateADT(time));
+	return !TIMESTAMP_NOT_FINITE(DatumGetTimestamp(time));
+}
+
+/* The first midnight that is not before a finite value of the time column. */
+TimestampTz
+dr_boundary_not_before(DrTimeKind kind, pg_tz *zone, Datum time)
+{
+	TimestampTz instant = DatumGetTimestampTz(time);
+	int			day;
+
+	switch (kind)
+	{
+		case DR_TIME_TIMESTAMPTZ:
+			return dr_boundary_is_midnight(zone, instant) ? instant :
+				dr_boundary_next(zone, instant);
+		case DR_TIME_DATE:
+			return first_instant(zone, DatumGetDateADT(time) + POSTGRES_EPOCH_JDATE);
+		case DR_TIME_TIMESTAMP:
+			break;
+	}
+	day = (int) (instant / USECS_PER_DAY);
+	if (day_start(day + POSTGRES_EPOCH_JDATE) < instant)
+		day++;
+	return first_instant(zone, day + POSTGRES_EPOCH_JDATE);
 }
 
 /*

@@ -9,12 +9,13 @@
 
 #include "dailyrollup.h"
 
-#include "pgtime.h"
 #include "utils/snapshot.h"
 
 typedef enum DrState
 {
 	DR_STATE_NEW,				/* being filled: live does not count */
+	DR_STATE_OFF,				/* live is folded on write */
+	DR_STATE_SHADOW,			/* likewise; the daily refresh keeps a shadow */
 	DR_STATE_ON					/* live is kept by the daily refresh */
 } DrState;
 
@@ -32,29 +33,29 @@ typedef struct DrRollup
 	char	   *time_zone;
 	Interval   *delay;			/* NULL: the default */
 	char	   *mode;			/* NULL: none of its own */
-	int			fold;			/* -1: the default, else false or true */
+	bool		fold;			/* off and shadow fold on write */
 	DrState		state;
+	DrState		was;			/* where new returns to if no mode is wanted */
 	bool		has_watermark;
-	TimestampTz watermark;
+	TimestampTz watermark;		/* live's, in state on */
 	char	   *reseed;			/* why; NULL: not asked for */
 	TimestampTz reseed_at;		/* which wish it is, where there is one */
+	Oid			shadow;			/* InvalidOid: none */
+	bool		has_shadow_watermark;
+	TimestampTz shadow_watermark;
+	TimestampTz shadow_at;		/* when it was begun */
 	int64		proof;			/* what a read of the marks proves; secret */
 	Oid			owner;			/* of live; not a column */
 } DrRollup;
 
-/* What a writer needs to know of a rollup; valid until the next time
- * invalidation messages are accepted. */
-typedef struct DrWatermark
-{
-	Oid			live;			/* hash key */
-	Oid			source;
-	Oid			definition;		/* carries the refresh lock */
-	DrTimeKind	time_kind;
-	pg_tz	   *zone;
-	bool		recorded;		/* the state has a daily refresh and W is set */
-	TimestampTz watermark;
-	bool		valid;
-} DrWatermark;
+/*
+ * What a mark dirties: the table that the daily refresh keeps, or live where
+ * writes are folded into it.
+ */
+#define DR_DIRTIES_ANY		'\0'
+#define DR_DIRTIES_DAILY	'd'
+#define DR_DIRTIES_LIVE		'l'
+#define DR_DIRTIES_NONE		'n'
 
 /* A row of dailyrollup.runs. */
 typedef struct DrRun
@@ -69,9 +70,15 @@ typedef struct DrRun
 	int64		late_keys;
 	const char *outcome;
 	const char *reason;			/* or NULL */
+	bool		counted;		/* the following two are known */
+	int64		rows;
+	int64		keys;
+	bool		compared;		/* the following four are known */
+	int64		missing_daily;
+	int64		missing_live;
+	int64		mismatches;
+	int64		duplicates;
 } DrRun;
-
-extern void dr_catalog_init(void);
 
 extern DrRollup *dr_catalog_find(Oid live, Snapshot snapshot);
 extern DrRollup *dr_catalog_find_id(int32 id);
@@ -80,13 +87,27 @@ extern DrRollup *dr_catalog_owned(Oid live);
 extern List *dr_catalog_owned_all(void);
 extern char *dr_catalog_name(Oid relation);
 extern Oid	dr_catalog_relation_owner(Oid relation);
-extern const DrWatermark *dr_catalog_watermark(Oid live);
+
+extern const char *dr_catalog_state_name(DrState state);
+extern bool dr_catalog_parse_state(const char *name, DrState *state);
+extern DrState dr_catalog_wanted(const DrRollup *rollup);
+extern bool dr_catalog_folds(const DrRollup *rollup);
+extern char dr_catalog_dirties_live(const DrRollup *rollup);
 
 extern int32 dr_catalog_next_id(void);
 extern void dr_catalog_insert(const DrRollup *rollup);
 extern bool dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded);
-extern void dr_catalog_forget_watermark(const DrRollup *rollup, const char *reason);
+extern bool dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary);
+extern bool dr_catalog_set_shadow(const DrRollup *rollup, Oid shadow);
+extern bool dr_catalog_change_state(const DrRollup *rollup, DrState state);
+extern bool dr_catalog_promote(const DrRollup *rollup);
+extern void dr_catalog_forget_content(const DrRollup *rollup, const char *reason);
 extern void dr_catalog_ask_reseed(const DrRollup *rollup, const char *reason);
+extern void dr_catalog_set_mode(const DrRollup *rollup, const char *mode);
+extern void dr_catalog_set_delay(const DrRollup *rollup, Interval *delay);
+extern void dr_catalog_set_fold(const DrRollup *rollup, bool fold);
+extern void dr_catalog_set_time_zone(const DrRollup *rollup, const char *time_zone,
+									 TimestampTz watermark, TimestampTz shadow_watermark);
 extern void dr_catalog_delete(const DrRollup *rollup);
 extern void dr_catalog_insert_run(const DrRollup *rollup, const DrRun *run);
 

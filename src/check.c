@@ -22,9 +22,11 @@
 #include "utils/timestamp.h"
 
 #include "boundary.h"
+#include "compare.h"
 #include "compat.h"
 #include "definition.h"
 #include "identity.h"
+#include "objects.h"
 #include "query.h"
 
 static void
@@ -43,26 +45,70 @@ count_column(int column)
 									   column, &isnull));
 }
 
-/* Count live's rows and keys in the heap. */
+/* Until the identity is left, a table is read by its heap. */
+static void
+distrust_indexes(void)
+{
+	set_locally("enable_indexscan", "off");
+	set_locally("enable_indexonlyscan", "off");
+	set_locally("enable_bitmapscan", "off");
+}
+
+/* Run a query that returns one row of counts. */
+static void
+run_count(const DrRollup *rollup, const char *sql)
+{
+	if (SPI_execute(sql, false, 0) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not count \"%s\"", dr_catalog_name(rollup->live));
+}
+
+/* Count rows and keys of live, or of the shadow, in the heap. */
 DrCount
-dr_check_count(const DrRollup *rollup, const DrDefinition *def)
+dr_check_count(const DrRollup *rollup, const DrDefinition *def, Oid table)
 {
 	DrIdentity	before;
 	DrCount		count;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	set_locally("enable_indexscan", "off");
-	set_locally("enable_indexonlyscan", "off");
-	set_locally("enable_bitmapscan", "off");
-	if (SPI_execute(dr_query_count_live(def, rollup), false, 1) != SPI_OK_SELECT ||
-		SPI_processed != 1)
-		elog(ERROR, "could not count \"%s\"", dr_catalog_name(rollup->live));
+	distrust_indexes();
+	run_count(rollup, dr_query_count(def, table));
 	count.rows = count_column(1);
 	count.keys = count_column(2);
 	count.dup_keys = count_column(3);
 	count.dup_rows = count_column(4);
 	dr_identity_leave_sql(&before);
 	return count;
+}
+
+/* How many rows live and the shadow have in common, byte by byte. */
+int64
+dr_check_count_common(const DrRollup *rollup, const DrDefinition *def)
+{
+	DrIdentity	before;
+	int64		rows;
+
+	dr_identity_enter_sql(rollup->owner, &before);
+	distrust_indexes();
+	run_count(rollup, dr_query_count_common(def, rollup));
+	rows = count_column(1);
+	dr_identity_leave_sql(&before);
+	return rows;
+}
+
+/* How many keys differ between live and the definition over the whole source,
+ * whatever is marked. */
+int64
+dr_check_count_differences(const DrRollup *rollup, const DrDefinition *def)
+{
+	DrIdentity	before;
+	int64		keys;
+
+	dr_identity_enter_sql(rollup->owner, &before);
+	run_count(rollup, psprintf("SELECT pg_catalog.count(*) FROM (%s) d(a, b, c, d, e, f)",
+							   dr_compare_verify(def, rollup, DR_DIRTIES_NONE, NULL)));
+	keys = count_column(1);
+	dr_identity_leave_sql(&before);
+	return keys;
 }
 
 /* Add SPI's result to the function's, column by column. */
@@ -81,22 +127,87 @@ return_spi_rows(ReturnSetInfo *result, int columns)
 	}
 }
 
+/* Run a comparison whose $1, if any, is that watermark. */
 static void
-compare(ReturnSetInfo *result, const DrRollup *rollup, const DrDefinition *def)
+run_comparison(const DrRollup *rollup, const DrDefinition *def, const char *sql,
+			   bool bounded, TimestampTz watermark)
 {
 	Oid			types[1] = {dr_boundary_type(def->time_kind)};
-	Datum		values[1] = {
-		dr_boundary_datum(def->time_kind, dr_boundary_zone(rollup->time_zone),
-						  rollup->watermark)
-	};
+	Datum		values[1];
+
+	if (bounded)
+		values[0] = dr_boundary_datum(def->time_kind, dr_boundary_zone(rollup->time_zone),
+									  watermark);
+	if (SPI_execute_with_args(sql, bounded ? 1 : 0, types, values, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not compare \"%s\"", dr_catalog_name(rollup->live));
+}
+
+/*
+ * Live against the definition: before its watermark, or, where it has none
+ * because each write is folded into it, against all.
+ */
+static void
+verify(ReturnSetInfo *result, const DrRollup *rollup)
+{
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
+	bool		bounded = rollup->state == DR_STATE_ON;
 	DrIdentity	before;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	if (SPI_execute_with_args(dr_query_verify(def, rollup), 1, types, values, NULL,
-							  true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not compare \"%s\"", dr_catalog_name(rollup->live));
-	return_spi_rows(result, 6);
+	run_comparison(rollup, def,
+				   dr_compare_verify(def, rollup, dr_catalog_dirties_live(rollup),
+									 bounded ? "$1" : NULL),
+				   bounded, rollup->watermark);
+	return_spi_rows(result, DR_COMPARE_COLUMNS);
 	dr_identity_leave_sql(&before);
+}
+
+/* Live against the shadow; "through_now": united with the tail. */
+static void
+diff(ReturnSetInfo *result, const DrRollup *rollup, bool through_now)
+{
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
+	DrIdentity	before;
+
+	dr_identity_enter_sql(rollup->owner, &before);
+	run_comparison(rollup, def, dr_compare_diff(def, rollup, through_now),
+				   true, rollup->shadow_watermark);
+	return_spi_rows(result, DR_COMPARE_COLUMNS);
+	dr_identity_leave_sql(&before);
+}
+
+static bool
+can_diff(const DrRollup *rollup)
+{
+	return rollup->state == DR_STATE_SHADOW && rollup->has_shadow_watermark;
+}
+
+/* Counts the differences, by the caller's snapshot, and names some keys; false
+ * where there is nothing to compare. */
+bool
+dr_check_diff(const DrRollup *rollup, DrRun *run, char **keys)
+{
+	MemoryContext context = CurrentMemoryContext;
+	DrDefinition *def;
+	DrIdentity	before;
+	char	   *list;
+
+	if (!can_diff(rollup))
+		return false;
+	def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
+	dr_identity_enter_sql(rollup->owner, &before);
+	run_comparison(rollup, def,
+				   dr_compare_count(dr_compare_diff(def, rollup, rollup->fold)),
+				   true, rollup->shadow_watermark);
+	run->compared = true;
+	run->missing_daily = count_column(1);
+	run->missing_live = count_column(2);
+	run->mismatches = count_column(3);
+	run->duplicates = count_column(4);
+	list = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5);
+	*keys = list == NULL ? NULL : MemoryContextStrdup(context, list);
+	dr_identity_leave_sql(&before);
+	return true;
 }
 
 static char *
@@ -148,7 +259,9 @@ list_late(ReturnSetInfo *result, const DrRollup *rollup)
 	DrIdentity	before;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	if (SPI_execute(dr_query_list_late(def, rollup), true, 0) != SPI_OK_SELECT)
+	if (SPI_execute(dr_query_list_late(def, rollup, rollup->state == DR_STATE_SHADOW ?
+									   DR_DIRTIES_ANY : dr_catalog_dirties_live(rollup)),
+					true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the marks of \"%s\"", dr_catalog_name(rollup->live));
 	return_spi_rows(result, 2);
 	dr_identity_leave_sql(&before);
@@ -196,9 +309,25 @@ try_list_late(ReturnSetInfo *result, const DrRollup *rollup)
 
 PG_FUNCTION_INFO_V1(dailyrollup_check);
 PG_FUNCTION_INFO_V1(dailyrollup_verify);
+PG_FUNCTION_INFO_V1(dailyrollup_diff);
 PG_FUNCTION_INFO_V1(dailyrollup_definition);
 PG_FUNCTION_INFO_V1(dailyrollup_watermark);
 PG_FUNCTION_INFO_V1(dailyrollup_late);
+
+static void
+return_count(ReturnSetInfo *result, const DrRollup *rollup, const char *side, Oid table)
+{
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
+	DrCount		count = dr_check_count(rollup, def, table);
+	Datum		values[6] = {
+		ObjectIdGetDatum(rollup->live), CStringGetTextDatum(side),
+		Int64GetDatum(count.rows), Int64GetDatum(count.keys),
+		Int64GetDatum(count.dup_keys), Int64GetDatum(count.dup_rows)
+	};
+	bool		nulls[6] = {false};
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
 
 Datum
 dailyrollup_check(PG_FUNCTION_ARGS)
@@ -212,40 +341,90 @@ dailyrollup_check(PG_FUNCTION_ARGS)
 	foreach(cell, rollups)
 	{
 		DrRollup   *rollup = lfirst(cell);
-		DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
-		DrCount		count = dr_check_count(rollup, def);
-		Datum		values[6] = {
-			ObjectIdGetDatum(rollup->live), CStringGetTextDatum("live"),
-			Int64GetDatum(count.rows), Int64GetDatum(count.keys),
-			Int64GetDatum(count.dup_keys), Int64GetDatum(count.dup_rows)
-		};
-		bool		nulls[6] = {false};
 
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		return_count(result, rollup, "live", rollup->live);
+		if (OidIsValid(rollup->shadow))
+			return_count(result, rollup, "daily", rollup->shadow);
 	}
 	return (Datum) 0;
+}
+
+/*
+ * The rollup by a snapshot that is pushed here and that live, shadow, marks and
+ * source are read by too; only its owner may ask.
+ */
+static DrRollup *
+begin_comparison(Oid live)
+{
+	DrRollup   *rollup;
+
+	dr_catalog_owned(live);
+	PushActiveSnapshot(XactIsoLevel == XACT_READ_COMMITTED ?
+					   GetLatestSnapshot() : GetTransactionSnapshot());
+	rollup = dr_catalog_find(live, GetActiveSnapshot());
+	if (rollup == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" was no rollup yet when this transaction began",
+						dr_catalog_name(live))));
+	return rollup;
 }
 
 Datum
 dailyrollup_verify(PG_FUNCTION_ARGS)
 {
 	Oid			live = PG_GETARG_OID(0);
-	DrRollup   *rollup;
+	DrRollup   *rollup = begin_comparison(live);
 
-	dr_catalog_owned(live);
-
-	/* watermark, live, marks and source by one snapshot */
-	PushActiveSnapshot(XactIsoLevel == XACT_READ_COMMITTED ?
-					   GetLatestSnapshot() : GetTransactionSnapshot());
-	rollup = dr_catalog_find(live, GetActiveSnapshot());
-	if (rollup == NULL || !rollup->has_watermark)
+	if (rollup->state == DR_STATE_NEW ||
+		(rollup->state == DR_STATE_ON && !rollup->has_watermark))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rollup \"%s\" has no watermark yet", dr_catalog_name(live)),
-				 errhint("The next rollup_refresh fills it.")));
+				 errhint("The next rollup_refresh or pass fills it.")));
 	InitMaterializedSRF(fcinfo, 0);
-	compare((ReturnSetInfo *) fcinfo->resultinfo, rollup,
-			dr_definition_read(rollup->source, rollup->events, rollup->definition));
+	verify((ReturnSetInfo *) fcinfo->resultinfo, rollup);
+	PopActiveSnapshot();
+	return (Datum) 0;
+}
+
+/* Is the scope "all"?  NULL stands for what fits the rollup. */
+static bool
+scope_is_all(FunctionCallInfo fcinfo, const DrRollup *rollup)
+{
+	char	   *scope;
+
+	if (PG_ARGISNULL(1))
+		return rollup->fold;
+	scope = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	if (strcmp(scope, "all") == 0)
+		return true;
+	if (strcmp(scope, "settled") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized scope \"%s\"", scope),
+				 errhint("Use 'all' or 'settled'; NULL chooses the one that fits.")));
+	return false;
+}
+
+Datum
+dailyrollup_diff(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (PG_ARGISNULL(0))
+		return (Datum) 0;
+	rollup = begin_comparison(PG_GETARG_OID(0));
+	if (!can_diff(rollup))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rollup \"%s\" has no shadow to compare with",
+						dr_catalog_name(rollup->live)),
+				 errdetail("Its state is \"%s\".", dr_catalog_state_name(rollup->state)),
+				 errhint("In mode \"shadow\" the pass builds one: CALL rollup_run(%s).",
+						 quote_literal_cstr(dr_objects_relation(rollup->live)))));
+	diff((ReturnSetInfo *) fcinfo->resultinfo, rollup, scope_is_all(fcinfo, rollup));
 	PopActiveSnapshot();
 	return (Datum) 0;
 }
@@ -264,7 +443,7 @@ dailyrollup_definition(PG_FUNCTION_ARGS)
 													 PG_ARGISNULL(1) ? 0 : PG_GETARG_TIMESTAMPTZ(1))));
 }
 
-/* W by the caller's snapshot. */
+/* W by the caller's snapshot: live's, or the shadow's in state shadow. */
 Datum
 dailyrollup_watermark(PG_FUNCTION_ARGS)
 {
@@ -276,6 +455,8 @@ dailyrollup_watermark(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live)),
 				 errhint("The view rollup_status lists the rollups; rollup_create defines one.")));
+	if (rollup->state == DR_STATE_SHADOW && rollup->has_shadow_watermark)
+		PG_RETURN_TIMESTAMPTZ(rollup->shadow_watermark);
 	if (!rollup->has_watermark)
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(rollup->watermark);

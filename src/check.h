@@ -3,7 +3,7 @@
  *		Counting and comparing: nothing is believed because a statement
  *		reported success.
  *
- * Layer 4.
+ * Layer 5.
  */
 #ifndef DR_CHECK_H
 #define DR_CHECK_H
@@ -20,6 +20,9 @@ typedef struct DrCount
 	int64		dup_rows;		/* rows beyond one a key */
 } DrCount;
 
-extern DrCount dr_check_count(const DrRollup *rollup, const DrDefinition *def);
+extern DrCount dr_check_count(const DrRollup *rollup, const DrDefinition *def, Oid table);
+extern int64 dr_check_count_common(const DrRollup *rollup, const DrDefinition *def);
+extern int64 dr_check_count_differences(const DrRollup *rollup, const DrDefinition *def);
+extern bool dr_check_diff(const DrRollup *rollup, DrRun *run, char **keys);
 
 #endif							/* DR_CHECK_H */

@@ -1,9 +1,9 @@
 /*
  * create.c
- *		A rollup's objects: made, and removed again.
+ *		A rollup's objects, made.
  *
  *		in live's schema, as the owner:
- *			<live>, <live>_current
+ *			<live> (unless it is adopted), <live>_current
  *		in schema dailyrollup, the owner's too:
  *			key_<id>			composite type of a key
  *			marks_<id>			table: keys of late rows
@@ -11,6 +11,8 @@
  *			definition_<id>		view: the defining query over events_<id>
  *		on the source, as the extension's owner:
  *			dailyrollup_<id>_insert, _update, _delete, _truncate
+ *		on live, likewise:
+ *			dailyrollup_<id>_guard
  *
  * The two views are the definition: the server's own parse trees, which follow
  * renames, refuse the drop or change of a used column, and travel in a dump.
@@ -44,6 +46,7 @@
 #include "utils/relcache.h"
 #include "utils/varlena.h"
 
+#include "adopt.h"
 #include "boundary.h"
 #include "compat.h"
 #include "definition.h"
@@ -66,13 +69,15 @@ typedef struct Request
 {
 	RangeVar   *live;
 	Oid			schema;
+	Oid			adopted;		/* the table of that name, if there is one */
 	const char *query;
 	const char *time_column;
 	List	   *dedup_by;
 	List	   *dedup_order;
 	const char *time_zone;
 	Interval   *delay;
-	int			fold;
+	const char *mode;			/* NULL: none of its own */
+	int			fold;			/* -1: not given */
 } Request;
 
 static void
@@ -104,23 +109,17 @@ names_of(ArrayType *array, const char *argument)
 	return names;
 }
 
-/* Only mode on exists; what else may be meant has a message of its own. */
-static void
+static const char *
 check_mode(const char *mode)
 {
-	if (mode != NULL && strcmp(mode, "on") == 0)
-		return;
-	if (mode != NULL && strcmp(mode, "off") != 0 && strcmp(mode, "shadow") != 0)
+	DrState		state;
+
+	if (!dr_catalog_parse_state(mode, &state) || state == DR_STATE_NEW)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized mode \"%s\"", mode),
-				 errhint("Use mode => 'on'.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("mode %s is not supported", mode == NULL ? "NULL" :
-					psprintf("\"%s\"", mode)),
-			 errdetail("This version keeps a rollup by the daily refresh alone."),
-			 errhint("Use mode => 'on'.")));
+				 errhint("Use 'off', 'shadow' or 'on'; NULL leaves it to dailyrollup.mode.")));
+	return mode;
 }
 
 static void
@@ -134,7 +133,7 @@ check_name_length(const char *name)
 						   " at most %d bytes together.", NAMEDATALEN - 1)));
 }
 
-/* The name of the table to be; it must not exist. */
+/* The name of the table to be, or of the one to be adopted. */
 static void
 check_live_name(Request *request, const char *name)
 {
@@ -156,28 +155,18 @@ check_live_name(Request *request, const char *name)
 				 errmsg("a rollup cannot be a temporary table")));
 	request->live->schemaname = get_namespace_name(request->schema);
 
-	if (OidIsValid(get_relname_relid(request->live->relname, request->schema)))
+	request->adopted = get_relname_relid(request->live->relname, request->schema);
+	if (OidIsValid(request->adopted) &&
+		dr_catalog_find(request->adopted, NULL) != NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("relation \"%s\" already exists", name),
-				 errdetail("This version does not adopt an existing table."),
-				 errhint("Choose another name.")));
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("\"%s\" is a rollup already", name),
+				 errhint("rollup_alter changes it, rollup_drop removes it.")));
 	if (OidIsValid(get_relname_relid(current, request->schema)))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),
 				 errmsg("relation \"%s\" already exists", current),
 				 errdetail("A rollup has a view of that name.")));
-}
-
-/* A delay is a stretch of time, not negative. */
-static Interval *
-check_delay(Interval *delay)
-{
-	if (delay->month != 0 || delay->day < 0 || delay->time < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("delay must be a span of days and hours, and not negative")));
-	return delay;
 }
 
 static void
@@ -191,7 +180,8 @@ unpack_arguments(FunctionCallInfo fcinfo, Request *request)
 	if (PG_ARGISNULL(5))
 		reject_null("time_zone");
 
-	check_mode(PG_ARGISNULL(7) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(7)));
+	if (!PG_ARGISNULL(7))
+		request->mode = check_mode(text_to_cstring(PG_GETARG_TEXT_PP(7)));
 	check_live_name(request, text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	request->query = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	request->time_column = NameStr(*PG_GETARG_NAME(2));
@@ -201,7 +191,7 @@ unpack_arguments(FunctionCallInfo fcinfo, Request *request)
 		request->dedup_order = names_of(PG_GETARG_ARRAYTYPE_P(4), "dedup_order");
 	request->time_zone = text_to_cstring(PG_GETARG_TEXT_PP(5));
 	dr_boundary_zone(request->time_zone);
-	request->delay = PG_ARGISNULL(6) ? NULL : check_delay(PG_GETARG_INTERVAL_P(6));
+	request->delay = PG_ARGISNULL(6) ? NULL : dr_boundary_check_delay(PG_GETARG_INTERVAL_P(6));
 	request->fold = PG_ARGISNULL(8) ? -1 : PG_GETARG_BOOL(8);
 }
 
@@ -230,6 +220,34 @@ made_beside_live(const Request *request, const char *name)
 				 errmsg("schema \"%s\" was renamed meanwhile", request->live->schemaname),
 				 errhint("Create the rollup again.")));
 	return relation;
+}
+
+/*
+ * An existing table becomes live, with its content.  What it holds is not
+ * known to be right, so nothing is folded into it before it was recomputed.
+ */
+static void
+adopt_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
+{
+	Oid			live = request->adopted;
+
+	if (!dr_is_class_owner(live, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, request->live->relname);
+	LockRelationOid(live, ShareRowExclusiveLock);
+	if (get_relname_relid(request->live->relname, request->schema) != live)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("table \"%s\" was dropped or renamed meanwhile", request->live->relname)));
+	dr_adopt_check(live, def);
+	if (request->fold == 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("writes cannot be folded into \"%s\" before it was recomputed",
+						request->live->relname),
+				 errhint("Leave fold out here; later run rollup_recompute and rollup_alter(..., fold => true) in one transaction.")));
+	rollup->live = live;
+	rollup->state = DR_STATE_OFF;
+	rollup->fold = false;
 }
 
 /* Live, in the schema that the caller chose, as the rollup's owner. */
@@ -373,28 +391,44 @@ make_current(DrRollup *rollup, const Request *request)
 }
 
 /*
- * TRUNCATE fires the statement triggers of each table that it reaches.  By OID,
- * so that none but the table that is meant gets one; as the extension's owner,
- * for a partition may have any owner.
+ * A statement trigger.  By OID, so that none but the table that is meant gets
+ * it; the caller works as the extension's owner, for a partition may have any
+ * owner.
  */
 static void
-make_truncate_trigger(int32 id, Oid table)
+make_statement_trigger(int32 id, Oid table, const char *event, const char *function,
+					   int16 timing, int16 events)
 {
 	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
 
-	stmt->trigname = dr_objects_trigger_name(id, "truncate");
-	stmt->funcname = list_make2(makeString(DR_SCHEMA), makeString("_truncated"));
+	stmt->trigname = dr_objects_trigger_name(id, event);
+	stmt->funcname = list_make2(makeString(DR_SCHEMA), makeString(pstrdup(function)));
 	stmt->args = list_make1(makeString(psprintf("%d", id)));
-	stmt->timing = TRIGGER_TYPE_AFTER;
-	stmt->events = TRIGGER_TYPE_TRUNCATE;
+	stmt->timing = timing;
+	stmt->events = events;
 	CreateTriggerFiringOn(stmt, NULL, table, InvalidOid, InvalidOid, InvalidOid,
 						  InvalidOid, InvalidOid, NULL, false, false,
 						  TRIGGER_FIRES_ALWAYS);
 }
 
+/* The trigger that keeps writes of others out of live. */
+static void
+make_guard(const DrRollup *rollup)
+{
+	DrIdentity	before;
+
+	dr_identity_enter_extension(&before);
+	make_statement_trigger(rollup->id, rollup->live, "guard", "_guard", TRIGGER_TYPE_BEFORE,
+						   TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE |
+						   TRIGGER_TYPE_DELETE | TRIGGER_TYPE_TRUNCATE);
+	dr_identity_leave(&before);
+	CommandCounterIncrement();
+}
+
 /*
  * The triggers that catch TRUNCATE, on the relation and on each leaf below it
- * that has none yet.
+ * that has none yet: it fires the statement triggers of each table that it
+ * reaches.
  */
 void
 dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
@@ -412,7 +446,8 @@ dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
 		if (member != rollup->source && get_rel_relkind(member) != RELKIND_RELATION)
 			continue;
 		if (!OidIsValid(get_trigger_oid(member, name, true)))
-			make_truncate_trigger(rollup->id, member);
+			make_statement_trigger(rollup->id, member, "truncate", "_truncated",
+								   TRIGGER_TYPE_AFTER, TRIGGER_TYPE_TRUNCATE);
 	}
 	dr_identity_leave(&before);
 	CommandCounterIncrement();
@@ -424,14 +459,14 @@ dr_create_truncate_triggers(const DrRollup *rollup, Oid relation)
  * then the whole transaction is undone.
  */
 static void
-make_late_triggers(const DrRollup *rollup)
+make_row_triggers(const DrRollup *rollup)
 {
 	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	DrIdentity	before;
 
 	dr_identity_enter_extension(&before);
 	for (int i = 0; i < DR_ROW_EVENTS; i++)
-		run(dr_objects_create_late_trigger(def, rollup, dr_objects_row_events[i]));
+		run(dr_objects_create_row_trigger(def, rollup, dr_objects_row_events[i]));
 	dr_identity_leave(&before);
 	dr_create_truncate_triggers(rollup, rollup->source);
 	dr_late_check_triggers(rollup);
@@ -468,19 +503,34 @@ index_leads_with_key(const DrDefinition *def)
 static void
 give_notices(const DrRollup *rollup, const DrDefinition *def)
 {
+	char	   *live = quote_literal_cstr(dr_objects_relation(rollup->live));
+
 	dr_definition_notice(def);
 	if (!index_leads_with_key(def))
 		ereport(NOTICE,
 				(errmsg("no index of \"%s\" leads with a key column of rollup \"%s\"",
 						dr_catalog_name(rollup->source), dr_catalog_name(rollup->live)),
 				 errdetail("A late key is recomputed from a scan of the whole source.")));
-	ereport(NOTICE,
-			(errmsg("rollup \"%s\" is filled by its first refresh",
-					dr_catalog_name(rollup->live)),
-			 errdetail("Until then \"%s\" is computed from the source.",
-					   dr_catalog_name(rollup->current_view)),
-			 errhint("Run SELECT * FROM rollup_refresh(%s).",
-					 quote_literal_cstr(dr_objects_relation(rollup->live)))));
+	if (rollup->state == DR_STATE_OFF)
+		ereport(NOTICE,
+				(errmsg("table \"%s\" is a rollup now, and stays as it is",
+						dr_catalog_name(rollup->live)),
+				 errdetail("Nothing changes it before the mode wanted for it is \"on\", or rollup_recompute is run."),
+				 errhint("Mode \"shadow\" builds the right content beside it, rollup_diff compares them.")));
+	else if (dr_catalog_wanted(rollup) == DR_STATE_ON)
+		ereport(NOTICE,
+				(errmsg("rollup \"%s\" is filled by its first refresh",
+						dr_catalog_name(rollup->live)),
+				 errdetail("Until then \"%s\" is computed from the source.",
+						   dr_catalog_name(rollup->current_view)),
+				 errhint("Run SELECT * FROM rollup_refresh(%s).", live)));
+	else
+		ereport(NOTICE,
+				(errmsg("rollup \"%s\" is filled by its first pass",
+						dr_catalog_name(rollup->live)),
+				 errdetail("Until then \"%s\" is computed from the source.",
+						   dr_catalog_name(rollup->current_view)),
+				 errhint("Run CALL rollup_run(%s).", live)));
 }
 
 static DrRollup *
@@ -495,9 +545,10 @@ make_rollup(const Request *request)
 	rollup->owner = source_owner(def->source);
 	rollup->time_zone = pstrdup(request->time_zone);
 	rollup->delay = request->delay;
-	rollup->mode = "on";
-	rollup->fold = request->fold;
+	rollup->mode = request->mode ? pstrdup(request->mode) : NULL;
+	rollup->fold = request->fold != 0;
 	rollup->state = DR_STATE_NEW;
+	rollup->was = DR_STATE_OFF;
 	if (!pg_strong_random(&rollup->proof, sizeof(rollup->proof)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
@@ -505,88 +556,25 @@ make_rollup(const Request *request)
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	make_live(rollup, def, request);
+	if (OidIsValid(request->adopted))
+		adopt_live(rollup, def, request);
+	else
+		make_live(rollup, def, request);
 	make_key_objects(rollup, def);
 	make_definition(rollup, def, request);
 	make_current(rollup, request);
 	dr_catalog_insert(rollup);
-	make_late_triggers(rollup);
+	make_guard(rollup);
+	make_row_triggers(rollup);
 	SPI_finish();
 
 	give_notices(rollup, def);
 	return rollup;
 }
 
-/* ----------------------------------------------------------------- removing */
-
-static void
-add_object(ObjectAddresses *objects, Oid class, Oid object)
-{
-	ObjectAddress address;
-
-	if (!OidIsValid(object))
-		return;
-	ObjectAddressSet(address, class, object);
-	add_exact_object_address(&address, objects);
-}
-
-static Oid
-existing(Oid relation)
-{
-	return get_rel_name(relation) != NULL ? relation : InvalidOid;
-}
-
-/* The triggers on the source and its leaves, which become locked. */
-static void
-add_triggers(ObjectAddresses *objects, const DrRollup *rollup)
-{
-	List	   *relations;
-	ListCell   *cell;
-
-	if (!OidIsValid(existing(rollup->source)))
-		return;
-
-	/* the source first, as its writers do, then its partitions */
-	LockRelationOid(rollup->source, AccessExclusiveLock);
-	relations = find_all_inheritors(rollup->source, AccessExclusiveLock, NULL);
-	foreach(cell, relations)
-		add_object(objects, TriggerRelationId,
-				   get_trigger_oid(lfirst_oid(cell),
-								   dr_objects_trigger_name(rollup->id, "truncate"), true));
-	for (int i = 0; i < DR_ROW_EVENTS; i++)
-		add_object(objects, TriggerRelationId,
-				   get_trigger_oid(rollup->source,
-								   dr_objects_trigger_name(rollup->id, dr_objects_row_events[i]), true));
-}
-
-/*
- * Remove what is left of a rollup, and live too where asked for.  The caller
- * has checked that its user may do that.
- */
-void
-dr_create_remove(const DrRollup *rollup, bool drop_live, DropBehavior behavior)
-{
-	ObjectAddresses *objects = new_object_addresses();
-	Oid			key_relation = get_typ_typrelid(rollup->key_type);
-
-	add_triggers(objects, rollup);
-	dr_catalog_delete(rollup);
-	add_object(objects, RelationRelationId, existing(rollup->current_view));
-	add_object(objects, RelationRelationId, existing(rollup->definition));
-	add_object(objects, RelationRelationId, existing(rollup->events));
-	if (drop_live)
-		add_object(objects, RelationRelationId, existing(rollup->live));
-	add_object(objects, RelationRelationId, existing(rollup->marks));
-	if (OidIsValid(key_relation))
-		add_object(objects, TypeRelationId, rollup->key_type);
-	performMultipleDeletions(objects, behavior, 0);
-	free_object_addresses(objects);
-}
-
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_create);
-PG_FUNCTION_INFO_V1(dailyrollup_drop);
 
 Datum
 dailyrollup_create(PG_FUNCTION_ARGS)
@@ -595,17 +583,4 @@ dailyrollup_create(PG_FUNCTION_ARGS)
 
 	unpack_arguments(fcinfo, &request);
 	PG_RETURN_OID(make_rollup(&request)->live);
-}
-
-Datum
-dailyrollup_drop(PG_FUNCTION_ARGS)
-{
-	Oid			live = PG_GETARG_OID(0);
-	DrRollup   *rollup = dr_catalog_owned(live);
-
-	/* In lock order.  A writer that holds the source may still have to read
-	 * the definition: of that only the refresh lock is taken first. */
-	dr_locks_refresh(rollup->definition, dr_catalog_name(live));
-	dr_create_remove(dr_catalog_owned(live), PG_GETARG_BOOL(1), DROP_RESTRICT);
-	PG_RETURN_VOID();
 }

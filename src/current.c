@@ -5,7 +5,8 @@
  * The view unites three legs, each key in exactly one of them:
  *
  *		live			keys without marks, once live counts
- *		tail			source rows since W, keys without marks
+ *		tail			source rows since W, keys without marks; none where each
+ *						write is folded into live, or live is left to others
  *		marked keys		each from its whole history
  *
  * Watermark and marks are read by the snapshot of the query that reads live
@@ -30,18 +31,24 @@
 #include "query.h"
 
 /*
- * Does live's content count by the snapshot of the query that calls us?  If so,
- * the rollup's row is returned.  To a snapshot older than the rollup it does
- * not, and all is tail.
+ * Does live's content count?  In state on it does from the first watermark on;
+ * off and shadow have no tail.
+ */
+static bool
+counts(const DrRollup *rollup)
+{
+	return rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW ||
+		(rollup->state == DR_STATE_ON && rollup->has_watermark);
+}
+
+/*
+ * The rollup by the snapshot of the query that calls us.  To a snapshot older
+ * than the rollup there is none, and all is tail.
  */
 static DrRollup *
-seen_to_count(Oid live)
+seen(Oid live)
 {
-	DrRollup   *rollup = dr_catalog_find(live, GetActiveSnapshot());
-
-	if (rollup == NULL || rollup->state != DR_STATE_ON || !rollup->has_watermark)
-		return NULL;
-	return rollup;
+	return dr_catalog_find(live, GetActiveSnapshot());
 }
 
 /* The plan for a key with this pattern of NULLs; prepared at first use. */
@@ -130,6 +137,7 @@ return_row(ReturnSetInfo *result)
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_live_counts);
+PG_FUNCTION_INFO_V1(dailyrollup_marks_that_count);
 PG_FUNCTION_INFO_V1(dailyrollup_tail_from);
 PG_FUNCTION_INFO_V1(dailyrollup_current_row);
 
@@ -137,19 +145,33 @@ PG_FUNCTION_INFO_V1(dailyrollup_current_row);
 Datum
 dailyrollup_live_counts(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(seen_to_count(PG_GETARG_OID(0)) != NULL);
+	DrRollup   *rollup = seen(PG_GETARG_OID(0));
+
+	PG_RETURN_BOOL(rollup != NULL && counts(rollup));
 }
 
-/* Where the tail begins, by the caller's snapshot. */
+/* The kind of marks that count, by the caller's snapshot. */
+Datum
+dailyrollup_marks_that_count(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = seen(PG_GETARG_OID(0));
+
+	PG_RETURN_CHAR(rollup == NULL ? DR_DIRTIES_DAILY : dr_catalog_dirties_live(rollup));
+}
+
+/* Where the tail begins, by the caller's snapshot; NULL where there is none. */
 Datum
 dailyrollup_tail_from(PG_FUNCTION_ARGS)
 {
 	DrTimeKind	kind = dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid));
-	DrRollup   *rollup = seen_to_count(PG_GETARG_OID(0));
-	Datum		from = rollup == NULL ? dr_boundary_minus_infinity(kind) :
-		dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone), rollup->watermark);
+	DrRollup   *rollup = seen(PG_GETARG_OID(0));
 
-	PG_RETURN_DATUM(from);
+	if (rollup == NULL || !counts(rollup))
+		PG_RETURN_DATUM(dr_boundary_minus_infinity(kind));
+	if (rollup->state != DR_STATE_ON)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone),
+									  rollup->watermark));
 }
 
 /*

@@ -2,7 +2,7 @@
  * current.h
  *		What the view <live>_current is made of.
  *
- * Layer 4: SQL-callable functions only.
+ * Layer 5: SQL-callable functions only.
  */
 #ifndef DR_CURRENT_H
 #define DR_CURRENT_H

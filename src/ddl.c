@@ -2,16 +2,16 @@
  * ddl.c
  *		What DDL of others, other than DROP, does to a rollup.
  *
- *	TRUNCATE of the source or a leaf	the watermark goes: live does not count
- *										until the next refresh has seeded it
- *	ATTACH PARTITION					its keys below the threshold are marked
+ *	TRUNCATE of the source or a leaf	live does not count until the next
+ *										refresh or pass has filled it
+ *	ATTACH PARTITION					its keys are marked
  *	a new leaf, however it came			its TRUNCATE is watched too
  *	DETACH PARTITION					a WARNING: live keeps what is gone
  *	OWNER of the source					the rollup follows
  *	OWNER of live or of our objects		refused: they are the source's owner's
  *	RENAME of a column of live			the definition follows
  *	what rollup_create would refuse		refused
- *	live or marks unlogged, or hidden	refused
+ *	our tables unlogged, or hidden		refused
  */
 #include "ddl.h"
 
@@ -34,7 +34,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "boundary.h"
 #include "catalog.h"
 #include "create.h"
 #include "definition.h"
@@ -113,15 +112,13 @@ is_watched(const DrRollup *rollup, Oid leaf)
 
 /*
  * The rows of an attached partition arrive all at once, and no row trigger
- * fires for them: mark those below the threshold.  The command holds a lock on
- * the source that a refresh waits for.
+ * fires for them: mark their keys.  The command holds a lock on the source that
+ * a refresh waits for.
  */
 static void
 mark_attached(const DrRollup *rollup, Oid partition)
 {
-	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
-
-	dr_late_mark_partition(rollup, def, partition, dr_late_threshold(rollup->live));
+	dr_late_mark_attached(rollup, partition);
 	dr_create_truncate_triggers(rollup, partition);
 }
 
@@ -192,6 +189,8 @@ follow_owner(const DrRollup *rollup)
 	hand_over(rollup->live, rollup->owner, to);
 	hand_over(rollup->current_view, rollup->owner, to);
 	hand_over(rollup->marks, rollup->owner, to);
+	if (OidIsValid(rollup->shadow))
+		hand_over(rollup->shadow, rollup->owner, to);
 	hand_over(rollup->events, rollup->owner, to);
 	hand_over(rollup->definition, rollup->owner, to);
 	AlterTypeOwner_oid(rollup->key_type, to, true);
@@ -202,7 +201,7 @@ check_owner(const DrRollup *rollup, Oid relation)
 {
 	if (relation != rollup->live && relation != rollup->current_view &&
 		relation != rollup->events && relation != rollup->definition &&
-		relation != rollup->marks)
+		relation != rollup->marks && relation != rollup->shadow)
 		return;
 	if (dr_catalog_relation_owner(relation) != dr_catalog_relation_owner(rollup->source))
 		ereport(ERROR,
@@ -213,11 +212,13 @@ check_owner(const DrRollup *rollup, Oid relation)
 						 dr_objects_relation(rollup->source))));
 }
 
-/* Live and the marks must outlast a crash, and hide nothing from their owner. */
+/* Live, its shadow and the marks must outlast a crash, and hide nothing from
+ * their owner. */
 static void
 check_own_table(const DrRollup *rollup, Oid relation)
 {
-	if (relation != rollup->live && relation != rollup->marks)
+	if (relation != rollup->live && relation != rollup->marks &&
+		relation != rollup->shadow)
 		return;
 	if (get_rel_persistence(relation) == RELPERSISTENCE_UNLOGGED)
 		ereport(ERROR,
@@ -287,7 +288,15 @@ relation_altered(Oid relation, AlterTableStmt *stmt)
 	}
 }
 
-/* A column of live was renamed: its name stands in the definition too. */
+static void
+rename_column(Oid relation, const char *from, const char *to)
+{
+	if (SPI_execute(dr_objects_rename_column(relation, from, to), false, 0) < 0)
+		elog(ERROR, "could not rename column \"%s\"", from);
+}
+
+/* A column of live was renamed: its name stands in the definition too, and in
+ * the shadow. */
 static void
 column_renamed(const DrRollup *rollup, const char *from, const char *to)
 {
@@ -302,8 +311,9 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 
 	/* as the owner: by its name, another relation might be found */
 	dr_identity_enter_sql(rollup->owner, &before);
-	if (SPI_execute(dr_objects_rename_column(rollup, from, to), false, 0) < 0)
-		elog(ERROR, "could not rename column \"%s\"", from);
+	rename_column(rollup->definition, from, to);
+	if (OidIsValid(rollup->shadow))
+		rename_column(rollup->shadow, from, to);
 	dr_identity_leave_sql(&before);
 }
 
@@ -333,6 +343,27 @@ changed(Node *parsetree)
 	}
 }
 
+/* ----------------------------------------------------------------- TRUNCATE */
+
+/*
+ * Rows went without a trace: what was computed from them counts no more.  Where
+ * writes are folded into live, those who fold are waited for first, and see
+ * then that there is nothing to fold.
+ */
+static void
+truncated(DrRollup *rollup, Oid table)
+{
+	if (dr_catalog_folds(rollup))
+	{
+		LockRelationOid(rollup->live, ShareRowExclusiveLock);
+		rollup = dr_catalog_find(rollup->live, NULL);
+		if (rollup == NULL)
+			return;
+	}
+	if (rollup->has_watermark || rollup->has_shadow_watermark || dr_catalog_folds(rollup))
+		dr_catalog_forget_content(rollup, psprintf("TRUNCATE of %s", dr_catalog_name(table)));
+}
+
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_truncated);
@@ -359,10 +390,8 @@ dailyrollup_truncated(PG_FUNCTION_ARGS)
 	{
 		DrRollup   *rollup = lfirst(cell);
 
-		if (rollup->id == id && rollup->has_watermark)
-			dr_catalog_forget_watermark(rollup,
-										psprintf("TRUNCATE of %s",
-												 dr_catalog_name(RelationGetRelid(trigger->tg_relation))));
+		if (rollup->id == id)
+			truncated(rollup, RelationGetRelid(trigger->tg_relation));
 	}
 	PG_RETURN_POINTER(NULL);
 }

@@ -2,7 +2,7 @@
  * ddl.h
  *		What DDL of others does to a rollup.
  *
- * Layer 6: SQL-callable functions only.
+ * Layer 9: SQL-callable functions only.
  */
 #ifndef DR_DDL_H
 #define DR_DDL_H

@@ -5,7 +5,7 @@
  *	source or live, by CASCADE			what is left of the rollup goes
  *	a column that is used, by CASCADE	likewise
  *	a partition							a WARNING: live keeps what is gone
- *	our views, marks, triggers			refused: they go with rollup_drop
+ *	our views, marks, shadow, triggers	refused: they go with rollup_drop
  *
  * Everybody's DROP comes through here, so nothing here may fail because some
  * rollup's owner has tampered with its objects: decisions rest on the server's
@@ -23,9 +23,9 @@
 #include "utils/lsyscache.h"
 
 #include "catalog.h"
-#include "create.h"
 #include "identity.h"
 #include "objects.h"
+#include "remove.h"
 
 /* What one command has dropped. */
 typedef struct Dropped
@@ -108,13 +108,27 @@ is_trigger_of(const DrRollup *rollup, const char *name)
 	return strcmp(name, dr_objects_trigger_name(rollup->id, "truncate")) == 0;
 }
 
+/* The table that a trigger was dropped from; InvalidOid where it went too. */
+static Oid
+table_of(const DroppedTrigger *trigger)
+{
+	Oid			schema = get_namespace_oid(trigger->schema, true);
+
+	return OidIsValid(schema) ? get_relname_relid(trigger->table, schema) : InvalidOid;
+}
+
+static bool
+is_guard(const DrRollup *rollup, const DroppedTrigger *trigger)
+{
+	return strcmp(trigger->name, dr_objects_trigger_name(rollup->id, "guard")) == 0 &&
+		table_of(trigger) == rollup->live;
+}
+
 /* The table of a dropped trigger, if it is the source or still below it. */
 static Oid
 table_in_source(const DrRollup *rollup, const DroppedTrigger *trigger)
 {
-	Oid			schema = get_namespace_oid(trigger->schema, true);
-	Oid			table = OidIsValid(schema) ?
-		get_relname_relid(trigger->table, schema) : InvalidOid;
+	Oid			table = table_of(trigger);
 
 	if (OidIsValid(table) &&
 		(table == rollup->source ||
@@ -138,6 +152,8 @@ inspect_triggers(const DrRollup *rollup, const Dropped *dropped)
 	{
 		DroppedTrigger *trigger = lfirst(cell);
 
+		if (is_guard(rollup, trigger))
+			refuse_drop(rollup, psprintf("trigger \"%s\"", trigger->name));
 		if (!is_trigger_of(rollup, trigger->name))
 			continue;
 		if (OidIsValid(table_in_source(rollup, trigger)))
@@ -167,11 +183,13 @@ inspect(const DrRollup *rollup, const Dropped *dropped)
 				refuse_drop(rollup, "the view");
 			if (list_member_oid(gone, rollup->marks))
 				refuse_drop(rollup, "the table of marks");
+			if (list_member_oid(gone, rollup->shadow))
+				refuse_drop(rollup, "the shadow");
 			inspect_triggers(rollup, dropped);
 			return;
 		}
 	}
-	dr_create_remove(rollup, false, DROP_CASCADE);
+	dr_remove(rollup, false, DROP_CASCADE);
 }
 
 /* --------------------------------------------------------------------- SQL */

@@ -11,12 +11,51 @@
 
 #include "utils/guc.h"
 
+int			dr_guc_mode = DR_MODE_UNSET;
+int			dr_guc_delay = 210 * 60;
+bool		dr_guc_backfill = false;
 int			dr_guc_max_late_keys = -1;
 int			dr_guc_writer_timeout = 5 * 60 * 1000;
+
+static const struct config_enum_entry modes[] = {
+	{"unset", DR_MODE_UNSET, false},
+	{"off", DR_MODE_OFF, false},
+	{"shadow", DR_MODE_SHADOW, false},
+	{"on", DR_MODE_ON, false},
+	{NULL, 0, false}
+};
 
 void
 dr_guc_init(void)
 {
+	DefineCustomEnumVariable("dailyrollup.mode",
+							 "Sets the mode wanted for rollups that have none of their own.",
+							 "unset leaves each rollup in the state that it is in; off folds "
+							 "every write into the rollup; shadow does that too, and has the "
+							 "daily refresh keep a shadow of it; on leaves the rollup to the "
+							 "daily refresh alone.",
+							 &dr_guc_mode,
+							 DR_MODE_UNSET, modes,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("dailyrollup.delay",
+							"Sets how long after midnight a boundary falls due.",
+							NULL,
+							&dr_guc_delay,
+							210 * 60, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("dailyrollup.backfill",
+							 "Leaves this session's writes out of the fold on write.",
+							 "Their keys are marked instead, for rollup_flush or the next "
+							 "pass to recompute.",
+							 &dr_guc_backfill,
+							 false,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
 	DefineCustomIntVariable("dailyrollup.max_late_keys",
 							"Sets how many late keys a refresh recomputes one by one.",
 							"With more of them waiting, the refresh builds the whole "

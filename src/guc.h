@@ -9,6 +9,17 @@
 
 #include "dailyrollup.h"
 
+typedef enum DrMode
+{
+	DR_MODE_UNSET,				/* each rollup's state as it is */
+	DR_MODE_OFF,
+	DR_MODE_SHADOW,
+	DR_MODE_ON
+} DrMode;
+
+extern int	dr_guc_mode;		/* a DrMode */
+extern int	dr_guc_delay;		/* seconds after midnight */
+extern bool dr_guc_backfill;
 extern int	dr_guc_max_late_keys;	/* keys; -1: a fifth of live's rows, at
 									 * least DR_LATE_KEYS_FLOOR */
 extern int	dr_guc_writer_timeout;	/* milliseconds; 0: wait for ever */

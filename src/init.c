@@ -2,16 +2,18 @@
  * init.c
  *		Entry point of the library: each module prepares itself.
  *
- * Layer 9.
+ * Layer 12.
  */
 #include "postgres.h"
 
 #include "fmgr.h"
 
-#include "catalog.h"
+#include "fold.h"
+#include "guard.h"
 #include "guc.h"
 #include "late.h"
 #include "plans.h"
+#include "watermark.h"
 
 PG_MODULE_MAGIC;
 
@@ -21,7 +23,9 @@ void
 _PG_init(void)
 {
 	dr_guc_init();
-	dr_catalog_init();
+	dr_watermark_init();
 	dr_plans_init();
+	dr_guard_init();
 	dr_late_init();
+	dr_fold_init();
 }

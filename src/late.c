@@ -2,9 +2,9 @@
  * late.c
  *		Rows that arrive behind the watermark: the threshold and the marks.
  *
- * A row trigger of the source asks in its WHEN whether the row's time lies
- * below a threshold.  Where it does, the trigger writes the row's key into the
- * marks, in the writer's own transaction; the next refresh recomputes each
+ * A row trigger of the source (capture.c) asks in its WHEN whether the row's
+ * time lies below a threshold.  Where it does, the row's key is written into
+ * the marks, in the writer's own transaction; the next refresh recomputes each
  * marked key from its history.
  *
  *		refresh		lock ... wait for writers ... fold [W, B) ... W := B, commit
@@ -28,12 +28,10 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -41,7 +39,7 @@
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
+#include "utils/date.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
@@ -49,16 +47,17 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 
 #include "boundary.h"
 #include "compat.h"
 #include "definition.h"
+#include "event.h"
 #include "identity.h"
 #include "locks.h"
 #include "objects.h"
 #include "plans.h"
 #include "query.h"
+#include "watermark.h"
 
 /* A threshold that holds for the rest of a transaction. */
 typedef struct Threshold
@@ -145,16 +144,16 @@ dr_late_threshold(Oid live)
 		return entry->value;
 	entry->lxid = InvalidLocalTransactionId;
 
-	known = dr_catalog_watermark(live);
+	known = dr_watermark_of(live);
 	if (dr_locks_refresh_taken(known->definition))
 	{
-		known = dr_catalog_watermark(live);
+		known = dr_watermark_of(live);
 		value = dr_boundary_datum(known->time_kind, known->zone,
 								  highest_boundary(known));
 	}
 	else
 	{
-		known = dr_catalog_watermark(live);
+		known = dr_watermark_of(live);
 		value = known->recorded ?
 			dr_boundary_datum(known->time_kind, known->zone, known->watermark) :
 			dr_boundary_minus_infinity(known->time_kind);
@@ -243,150 +242,71 @@ dr_late_check_triggers(const DrRollup *rollup)
 
 /* ------------------------------------------------------------------- marks */
 
-/* Is the relation the source, or a partition of it? */
-static bool
-in_source(const DrPlans *plans, Oid relation)
-{
-	return relation == plans->marked_relation || relation == plans->def->source ||
-		(get_rel_relispartition(relation) &&
-		 list_member_oid(get_partition_ancestors(relation), plans->def->source));
-}
-
-/*
- * Find the event columns in the source or in a partition, whose columns may
- * stand in another order.
- */
-static void
-locate_columns(DrPlans *plans, Oid relation)
-{
-	const DrDefinition *def = plans->def;
-
-	if (plans->marked_relation == relation)
-		return;
-	if (!in_source(plans, relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not the source of rollup \"%s\"",
-						dr_catalog_name(relation), dr_catalog_name(plans->live)),
-				 errhint("The triggers of a rollup are made by rollup_create alone.")));
-
-	plans->marked_relation = InvalidOid;
-	if (plans->mark_attnos == NULL)
-		plans->mark_attnos = MemoryContextAllocZero(plans->context,
-													def->nevents * sizeof(AttrNumber));
-	for (int i = 0; i < def->nevents; i++)
-		plans->mark_attnos[i] = relation == def->source ? def->events[i].attno :
-			get_attnum(relation, def->events[i].source_name);
-	plans->marked_relation = relation;
-}
-
-static void
-read_event(const DrPlans *plans, TupleTableSlot *slot, Datum *values, bool *nulls)
-{
-	for (int i = 0; i < plans->def->nevents; i++)
-		values[i] = slot_getattr(slot, plans->mark_attnos[i], &nulls[i]);
-}
-
-/* Write the mark of an event; the caller works as the rollup's owner, and has
- * left room for one value more. */
-static void
-write_mark(DrPlans *plans, Datum *values, const bool *nulls)
+/* Mark the key of an event; the caller works as the rollup's owner. */
+void
+dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char dirties)
 {
 	const DrDefinition *def = plans->def;
 	int			n = def->nevents;
-	char		null_flags[MaxTupleAttributeNumber + 2];
+	Datum		values[MaxTupleAttributeNumber + 2];
+	char		null_flags[MaxTupleAttributeNumber + 3];
 
 	if (plans->mark == NULL)
 	{
-		Oid		   *types = palloc((n + 1) * sizeof(Oid));
+		Oid		   *types = palloc((n + 2) * sizeof(Oid));
 
 		for (int i = 0; i < n; i++)
 			types[i] = def->events[i].type;
 		types[n] = INT8OID;
+		types[n + 1] = CHAROID;
 
 		/* no plan with the proof in it as a constant */
 		plans->mark = dr_plans_prepare(dr_query_mark_event(def, plans->rollup),
-									   n + 1, types, CURSOR_OPT_GENERIC_PLAN);
+									   n + 2, types, CURSOR_OPT_GENERIC_PLAN);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		values[i] = event[i];
+		null_flags[i] = nulls[i] ? 'n' : ' ';
 	}
 	values[n] = Int64GetDatum(plans->rollup->proof);
-	for (int i = 0; i < n; i++)
-		null_flags[i] = nulls[i] ? 'n' : ' ';
-	null_flags[n] = ' ';
-	null_flags[n + 1] = '\0';
+	values[n + 1] = CharGetDatum(dirties);
+	strcpy(null_flags + n, "  ");
 	if (SPI_execute_plan(plans->mark, values, null_flags, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark a key of \"%s\"", dr_catalog_name(plans->live));
 }
 
-static bool
-same_event(const DrDefinition *def, const Datum *a, const bool *a_null,
-		   const Datum *b, const bool *b_null)
+/* Which rows' keys are marked, and why. */
+typedef struct Span
 {
-	for (int i = 0; i < def->nevents; i++)
-	{
-		int16		len;
-		bool		byval;
-
-		if (a_null[i] != b_null[i])
-			return false;
-		get_typlenbyval(def->events[i].type, &len, &byval);
-		if (!a_null[i] && !datumIsEqual(a[i], b[i], byval, len))
-			return false;
-	}
-	return true;
-}
-
-/* Mark the keys that a late row has, or had. */
-static void
-mark_row(DrPlans *plans, TriggerData *trigger)
-{
-	int			n = plans->def->nevents;
-	Datum	   *values = palloc((n + 1) * sizeof(Datum));
-	Datum	   *new_values = palloc((n + 1) * sizeof(Datum));
-	bool	   *nulls = palloc(n * sizeof(bool));
-	bool	   *new_nulls = palloc(n * sizeof(bool));
-	DrIdentity	before;
-
-	/* a partition that is being detached concurrently keeps its triggers for a
-	 * while, but its rows are no longer the source's */
-	if (trigger->tg_trigger->tgisclone &&
-		!in_source(plans, RelationGetRelid(trigger->tg_relation)))
-		return;
-	locate_columns(plans, RelationGetRelid(trigger->tg_relation));
-	read_event(plans, trigger->tg_trigslot, values, nulls);
-
-	/* A writer needs no right on the marks; the key's expressions are the
-	 * owner's and must not run with the writer's rights. */
-	dr_identity_enter_sql(plans->rollup->owner, &before);
-	write_mark(plans, values, nulls);
-	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
-	{
-		read_event(plans, trigger->tg_newslot, new_values, new_nulls);
-		if (!same_event(plans->def, values, nulls, new_values, new_nulls))
-			write_mark(plans, new_values, new_nulls);
-	}
-	dr_identity_leave_sql(&before);
-}
+	bool		bounded;		/* start <= time < end; else: all with a time */
+	Datum		start;			/* of the time column's type */
+	Datum		end;
+	char		dirties;
+} Span;
 
 /*
- * Mark each key of the relation's rows with start <= time < end, both of the
- * time column's type; returns the number of keys.  By the latest snapshot: a
- * REPEATABLE READ transaction may attach rows that it does not see itself.
+ * Mark each key of the relation's rows in the span; returns the number of
+ * keys.  By the latest snapshot: a REPEATABLE READ transaction may attach rows
+ * that it does not see itself.
  */
 static uint64
-mark_range(const DrRollup *rollup, const DrDefinition *def,
-				   Oid relation, Datum start, Datum end)
+mark_span(const DrRollup *rollup, const DrDefinition *def, Oid relation, const Span *span)
 {
 	Oid			type = dr_boundary_type(def->time_kind);
-	Oid			types[3] = {type, type, INT8OID};
-	Datum		values[3] = {start, end, Int64GetDatum(rollup->proof)};
+	Oid			types[4] = {type, type, INT8OID, CHAROID};
+	Datum		values[4] = {
+		span->start, span->end, Int64GetDatum(rollup->proof), CharGetDatum(span->dirties)
+	};
 	DrIdentity	before;
 	SPIPlanPtr	plan;
 	uint64		rows;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	plan = SPI_prepare(dr_query_mark_range(def, rollup, relation), 3, types);
+	plan = SPI_prepare(dr_query_mark_range(def, rollup, relation, span->bounded), 4, types);
 	if (plan == NULL ||
-		SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot,
+		SPI_execute_snapshot(plan, values, span->bounded ? NULL : "nn  ",
+							 GetLatestSnapshot(), InvalidSnapshot,
 							 false, true, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));
 	rows = SPI_processed;
@@ -394,19 +314,25 @@ mark_range(const DrRollup *rollup, const DrDefinition *def,
 	return rows;
 }
 
+static bool
+is_before(DrTimeKind kind, Datum time, Datum threshold)
+{
+	if (kind == DR_TIME_DATE)
+		return DatumGetDateADT(time) < DatumGetDateADT(threshold);
+	return DatumGetTimestamp(time) < DatumGetTimestamp(threshold);
+}
+
 /*
- * Mark the keys of a leaf row by row, below the threshold.  Reads the table
- * itself, as the source's owner may read it through the source.
+ * Mark the keys of a leaf row by row.  Reads the table itself, as the source's
+ * owner may read it through the source.
  */
 static void
-mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
+mark_leaf(const DrRollup *rollup, Oid leaf, const Span *span)
 {
 	DrPlans    *plans = dr_plans_of(rollup->live);
 	int			n = plans->def->nevents;
-	Datum	   *values = palloc((n + 1) * sizeof(Datum));
+	Datum	   *values = palloc(n * sizeof(Datum));
 	bool	   *nulls = palloc(n * sizeof(bool));
-	Oid			type = plans->def->events[0].type;
-	FmgrInfo   *compare = &lookup_type_cache(type, TYPECACHE_CMP_PROC_FINFO)->cmp_proc_finfo;
 	Relation	rel = table_open(leaf, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -414,14 +340,15 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 	DrIdentity	before;
 
 	plans->uses++;
-	locate_columns(plans, leaf);
+	dr_event_locate(plans, leaf);
 	dr_identity_enter_sql(rollup->owner, &before);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		read_event(plans, slot, values, nulls);
-		if (!nulls[0] && DatumGetInt32(FunctionCall2(compare, values[0], threshold)) < 0)
-			write_mark(plans, values, nulls);
+		dr_event_read(plans, slot, values, nulls);
+		if (!nulls[0] &&
+			(!span->bounded || is_before(plans->def->time_kind, values[0], span->end)))
+			dr_late_mark_event(plans, values, nulls, span->dirties);
 	}
 	dr_identity_leave_sql(&before);
 	plans->uses--;
@@ -432,14 +359,13 @@ mark_leaf(const DrRollup *rollup, Oid leaf, Datum threshold)
 }
 
 /*
- * Mark the keys of a partition that was attached, below the threshold.  The
- * rollup's owner need not have a right on the partition itself, nor do its
- * policies count for whoever reads through the source: then its rows are read
- * one by one.
+ * Mark the keys of a partition that was attached.  The rollup's owner need not
+ * have a right on the partition itself, nor do its policies count for whoever
+ * reads through the source: then its rows are read one by one.
  */
-void
-dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
-					   Oid partition, Datum threshold)
+static void
+mark_partition(const DrRollup *rollup, const DrDefinition *def, Oid partition,
+			   const Span *span)
 {
 	List	   *relations = find_all_inheritors(partition, AccessShareLock, NULL);
 	ListCell   *cell;
@@ -447,25 +373,52 @@ dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
 	if (pg_class_aclcheck(partition, rollup->owner, ACL_SELECT) == ACLCHECK_OK &&
 		check_enable_rls(partition, rollup->owner, true) != RLS_ENABLED)
 	{
-		mark_range(rollup, def, partition,
-						   dr_boundary_minus_infinity(def->time_kind), threshold);
+		mark_span(rollup, def, partition, span);
 		return;
 	}
 	foreach(cell, relations)
 		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_RELATION)
-			mark_leaf(rollup, lfirst_oid(cell), threshold);
+			mark_leaf(rollup, lfirst_oid(cell), span);
+}
+
+/*
+ * An attached partition's rows below the threshold are late; where writes are
+ * folded into live, none of them has been.
+ */
+void
+dr_late_mark_attached(const DrRollup *rollup, Oid partition)
+{
+	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
+	Span		late = {
+		.bounded = true,
+		.start = dr_boundary_minus_infinity(def->time_kind),
+		.end = dr_late_threshold(rollup->live),
+		.dirties = DR_DIRTIES_DAILY
+	};
+	Span		all = {.dirties = DR_DIRTIES_LIVE};
+
+	mark_partition(rollup, def, partition, &late);
+	if (dr_watermark_of(rollup->live)->folds)
+		mark_partition(rollup, def, partition, &all);
+}
+
+/* Is a row of that time, no NULL, behind the threshold? */
+bool
+dr_late_is_late(const DrPlans *plans, Datum time)
+{
+	return is_before(plans->def->time_kind, time, dr_late_threshold(plans->live));
 }
 
 /* How many keys wait, counted up to the limit; the caller works as the owner
  * and has connected to SPI. */
 uint64
-dr_late_count(const DrRollup *rollup, const DrDefinition *def, uint64 limit)
+dr_late_count(const DrRollup *rollup, const DrDefinition *def, char dirties, uint64 limit)
 {
 	Oid			types[1] = {INT8OID};
 	Datum		values[1] = {Int64GetDatum((int64) limit)};
 	bool		isnull;
 
-	if (SPI_execute_with_args(dr_query_count_late(def, rollup), 1, types, values,
+	if (SPI_execute_with_args(dr_query_count_late(def, rollup, dirties), 1, types, values,
 							  NULL, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "could not count the marks of \"%s\"", dr_catalog_name(rollup->live));
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
@@ -476,7 +429,6 @@ dr_late_count(const DrRollup *rollup, const DrDefinition *def, uint64 limit)
 
 PG_FUNCTION_INFO_V1(dailyrollup_late_threshold);
 PG_FUNCTION_INFO_V1(dailyrollup_late_threshold_support);
-PG_FUNCTION_INFO_V1(dailyrollup_mark_late);
 PG_FUNCTION_INFO_V1(dailyrollup_mark);
 
 Datum
@@ -508,30 +460,6 @@ dailyrollup_late_threshold_support(PG_FUNCTION_ARGS)
 								false, byval));
 }
 
-/* Row trigger of a source: AFTER INSERT, UPDATE or DELETE of a late row. */
-Datum
-dailyrollup_mark_late(PG_FUNCTION_ARGS)
-{
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	DrPlans    *plans;
-
-	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
-		!TRIGGER_FIRED_AFTER(trigger->tg_event) ||
-		trigger->tg_trigger->tgnargs != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("this function serves the row triggers of a rollup's source alone"),
-				 errhint("They are made by rollup_create.")));
-	plans = dr_plans_of_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
-	if (plans != NULL)
-	{
-		plans->uses++;
-		mark_row(plans, trigger);
-		plans->uses--;
-	}
-	PG_RETURN_POINTER(NULL);
-}
-
 Datum
 dailyrollup_mark(PG_FUNCTION_ARGS)
 {
@@ -540,12 +468,25 @@ dailyrollup_mark(PG_FUNCTION_ARGS)
 	TimestampTz end = PG_GETARG_TIMESTAMPTZ(2);
 	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+	Span		span = {.bounded = true, .dirties = DR_DIRTIES_DAILY};
+	uint64		keys = 0;
 
 	if (start >= end)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("start_time must be before end_time")));
-	PG_RETURN_INT64(mark_range(rollup, def, rollup->source,
-									   dr_boundary_bound(def->time_kind, zone, start),
-									   dr_boundary_bound(def->time_kind, zone, end)));
+	span.start = dr_boundary_bound(def->time_kind, zone, start);
+	span.end = dr_boundary_bound(def->time_kind, zone, end);
+	if (rollup->state != DR_STATE_OFF)
+		keys = mark_span(rollup, def, rollup->source, &span);
+	if (dr_catalog_folds(rollup))
+	{
+		span.dirties = DR_DIRTIES_LIVE;
+		keys = mark_span(rollup, def, rollup->source, &span);
+	}
+	else if (rollup->state == DR_STATE_OFF)
+		ereport(NOTICE,
+				(errmsg("rollup \"%s\" is off and folds nothing: no key was marked",
+						dr_catalog_name(rollup->live))));
+	PG_RETURN_INT64(keys);
 }

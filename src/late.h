@@ -2,7 +2,7 @@
  * late.h
  *		Rows that arrive behind the watermark.
  *
- * Layer 4.
+ * Layer 6.
  */
 #ifndef DR_LATE_H
 #define DR_LATE_H
@@ -10,14 +10,17 @@
 #include "dailyrollup.h"
 
 #include "catalog.h"
+#include "plans.h"
 
 extern void dr_late_init(void);
 extern Datum dr_late_threshold(Oid live);
 extern void dr_late_forget_thresholds(void);
 extern void dr_late_check_triggers(const DrRollup *rollup);
-extern void dr_late_mark_partition(const DrRollup *rollup, const DrDefinition *def,
-								   Oid partition, Datum threshold);
+extern bool dr_late_is_late(const DrPlans *plans, Datum time);
+extern void dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls,
+							   char dirties);
+extern void dr_late_mark_attached(const DrRollup *rollup, Oid partition);
 extern uint64 dr_late_count(const DrRollup *rollup, const DrDefinition *def,
-							uint64 limit);
+							char dirties, uint64 limit);
 
 #endif							/* DR_LATE_H */

@@ -21,6 +21,8 @@
 #include "catalog/pg_inherits.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
@@ -30,6 +32,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #include "compat.h"
 #include "guc.h"
@@ -232,6 +235,23 @@ dr_locks_unlimit_waits(int level)
 }
 
 /*
+ * Take the refresh lock if no refresh is under way; writers who look whether it
+ * is taken hold it for a moment, hence a few tries.
+ */
+bool
+dr_locks_refresh_if_free(Oid definition)
+{
+	for (int tries = 0; !ConditionalLockRelationOid(definition, ExclusiveLock); tries++)
+	{
+		if (tries == 20)
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(5 * 1000L);
+	}
+	return true;
+}
+
+/*
  * Keep refreshes out while DDL of a user's changes a rollup.  The DDL holds
  * tables that a refresh takes after this lock, so we must not queue for it; a
  * few tries, for writers who look whether it is taken hold it for a moment.
@@ -281,6 +301,104 @@ dr_locks_refresh_taken(Oid definition)
 		return true;
 	UnlockRelationOid(definition, RowShareLock);
 	return false;
+}
+
+/* ------------------------------------------------------------- all at once */
+
+/*
+ * Locks that readers or writers would queue behind, were we to wait for them:
+ * taken by conditional tries, all or none, until dailyrollup.writer_timeout (or
+ * a shorter lock_timeout) has passed.
+ */
+static bool
+try_all(List *relations, LOCKMODE mode)
+{
+	ListCell   *cell;
+	ListCell   *taken;
+
+	foreach(cell, relations)
+	{
+		if (ConditionalLockRelationOid(lfirst_oid(cell), mode))
+			continue;
+		foreach(taken, relations)
+		{
+			if (taken == cell)
+				break;
+			UnlockRelationOid(lfirst_oid(taken), mode);
+		}
+		return false;
+	}
+	return true;
+}
+
+static void
+complain_of_holders(Oid relation, LOCKMODE mode, const char *name)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not lock \"%s\" within %s", name,
+					GetConfigOptionByName("dailyrollup.writer_timeout", NULL, false)),
+			 errdetail("It is in use by process: %s.",
+					   pid_list(GetLockConflicts(&tag, mode, NULL))),
+			 errhint("Try again when these transactions have ended, or set dailyrollup.writer_timeout higher.")));
+}
+
+/* Wait a little before the next try; false when there is no time left. */
+static bool
+wait_a_little(const Patience *patience, TimestampTz since, int tries)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (now >= patience->until ||
+		(LockTimeout > 0 && TimestampDifferenceExceeds(since, now, LockTimeout)))
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(10 * (tries + 1), 200), PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	return true;
+}
+
+/* One relation, to the end of the transaction; "name" is for messages. */
+void
+dr_locks_at_once(Oid relation, LOCKMODE mode, const char *name)
+{
+	Patience	patience = begin_patience();
+	TimestampTz since = GetCurrentTimestamp();
+
+	for (int tries = 0; !ConditionalLockRelationOid(relation, mode); tries++)
+		if (!wait_a_little(&patience, since, tries))
+			complain_of_holders(relation, mode, name);
+}
+
+/*
+ * Stop all who write to the source, to a partition or to live, to the end of
+ * the transaction.  "name" is the source's, for messages.
+ */
+void
+dr_locks_writers_at_once(Oid source, Oid live, const char *name)
+{
+	Patience	patience = begin_patience();
+	TimestampTz since = GetCurrentTimestamp();
+
+	for (int tries = 0;; tries++)
+	{
+		if (ConditionalLockRelationOid(source, ShareRowExclusiveLock))
+		{
+			List	   *relations = list_copy(find_all_inheritors(source, NoLock, NULL));
+
+			relations = lappend_oid(list_delete_oid(relations, source), live);
+			if (try_all(relations, ShareRowExclusiveLock))
+				return;
+			UnlockRelationOid(source, ShareRowExclusiveLock);
+		}
+		if (!wait_a_little(&patience, since, tries))
+			complain_of_holders(source, ShareRowExclusiveLock, name);
+	}
 }
 
 /* --------------------------------------------------------- wait for writers */

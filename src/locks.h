@@ -7,7 +7,7 @@
  *		1. the rollup's refresh lock (several rollups: in order of live's OID)
  *		2. the source (a refresh: only after the wait for writers)
  *		3. the shadow
- *		4. live
+ *		4. live (a change that stops writers: with the source, all at once)
  *		5. marks
  *		6. the rollup's row in dailyrollup.rollups
  *
@@ -22,12 +22,17 @@
 
 #include "dailyrollup.h"
 
+#include "storage/lockdefs.h"
+
 extern void dr_locks_refresh(Oid definition, const char *rollup);
+extern bool dr_locks_refresh_if_free(Oid definition);
 extern void dr_locks_exclude_refresh(Oid definition, const char *rollup);
 extern void dr_locks_refresh_undone(Oid definition);
 extern bool dr_locks_refresh_taken(Oid definition);
 extern void dr_locks_wait_for_writers(Oid source, const char *name);
 extern void dr_locks_source(Oid source, const char *name);
+extern void dr_locks_at_once(Oid relation, LOCKMODE mode, const char *name);
+extern void dr_locks_writers_at_once(Oid source, Oid live, const char *name);
 extern int	dr_locks_limit_waits(void);
 extern void dr_locks_unlimit_waits(int level);
 extern void dr_locks_check_not_in_use(Oid source, const char *what);

@@ -86,7 +86,8 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
 	append_key_defs(&buf, def);
-	appendStringInfoString(&buf, ", proof pg_catalog.int8, plain pg_catalog.bool)"
+	appendStringInfoString(&buf, ", proof pg_catalog.int8, plain pg_catalog.bool,"
+						   " dirties pg_catalog.\"char\")"
 						   " WITH (vacuum_truncate = off)");
 	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE plain", marks,
 					 dr_phrase_join(names, def->nkeys, ", "));
@@ -117,7 +118,14 @@ dr_objects_definition_of(const DrDefinition *def, const char *events)
 	return buf.data;
 }
 
-/* Live, which counts from the first refresh on, without the marked keys. */
+/* Which marks count, by the reader's snapshot. */
+static char *
+kind_of_marks(const char *live_literal)
+{
+	return psprintf("(SELECT dailyrollup._marks_that_count(%s))", live_literal);
+}
+
+/* Live, where it counts, without the marked keys. */
 static void
 append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				   const char *live_literal)
@@ -126,10 +134,13 @@ append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *roll
 					 "SELECT %s FROM ONLY %s l"
 					 " WHERE (SELECT dailyrollup._live_counts(%s)) AND %s",
 					 dr_phrase_columns(def, "l", true, true), dr_phrase_relation(rollup->live),
-					 live_literal, dr_phrase_unmarked(def, rollup->marks, rollup->key_type, dr_phrase_live_key(def, "l")));
+					 live_literal,
+					 dr_phrase_unmarked(def, rollup->marks, rollup->key_type,
+										kind_of_marks(live_literal),
+										dr_phrase_live_key(def, "l")));
 }
 
-/* The tail since W, without the marked keys. */
+/* The tail since W, without the marked keys; no tail where live ends now. */
 static void
 append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				const char *live_literal)
@@ -143,7 +154,9 @@ append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 	appendStringInfo(buf, "SELECT %s FROM (%s) t WHERE %s",
 					 dr_phrase_columns(def, "t", true, true),
 					 dr_phrase_content(def, &scope, def->ndedup > 0),
-					 dr_phrase_unmarked(def, rollup->marks, rollup->key_type, dr_phrase_live_key(def, "t")));
+					 dr_phrase_unmarked(def, rollup->marks, rollup->key_type,
+										kind_of_marks(live_literal),
+										dr_phrase_live_key(def, "t")));
 }
 
 /* Each marked key, from its whole history. */
@@ -162,10 +175,11 @@ append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollu
 	appendStringInfo(buf,
 					 " FROM (SELECT DISTINCT %s, m.proof FROM"
 					 " (SELECT m.* FROM %s m WHERE m.plain"
-					 " UNION ALL SELECT m.* FROM %s m WHERE NOT m.plain) m) m,"
+					 " UNION ALL SELECT m.* FROM %s m WHERE NOT m.plain) m"
+					 " WHERE m.dirties = %s) m,"
 					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, %s) r",
 					 keys, dr_phrase_relation(rollup->marks),
-					 dr_phrase_relation(rollup->marks), live_literal,
+					 dr_phrase_relation(rollup->marks), kind_of_marks(live_literal), live_literal,
 					 dr_phrase_relation(rollup->definition), keys);
 }
 
@@ -210,7 +224,7 @@ dr_objects_relation(Oid relation)
 /* What the row triggers are for; the fourth trigger is for "truncate". */
 const char *const dr_objects_row_events[DR_ROW_EVENTS] = {"insert", "update", "delete"};
 
-/* The name of one of a rollup's triggers on its source. */
+/* The name of one of a rollup's triggers: "guard" on live, else on the source. */
 char *
 dr_objects_trigger_name(int32 id, const char *event)
 {
@@ -218,19 +232,21 @@ dr_objects_trigger_name(int32 id, const char *event)
 }
 
 /*
- * The trigger that catches late rows of one event: insert, update or delete.
- * An update may move a row across the watermark, which dirties both keys.
+ * The trigger that catches what is late, and what is to be folded, of one
+ * event: insert, update or delete.  An update may move a row across the
+ * watermark, which dirties both keys.
  */
 char *
-dr_objects_create_late_trigger(const DrDefinition *def, const DrRollup *rollup,
-							 const char *event)
+dr_objects_create_row_trigger(const DrDefinition *def, const DrRollup *rollup,
+							  const char *event)
 {
 	const char *time = quote_identifier(def->events[0].source_name);
 	const char *name = dr_objects_trigger_name(rollup->id, event);
 	char	   *source = dr_phrase_relation(rollup->source);
-	char	   *threshold = psprintf("dailyrollup._late_threshold_%s(%s::pg_catalog.regclass)",
-									 dr_boundary_type_name(def->time_kind),
-									 quote_literal_cstr(dr_phrase_relation(rollup->live)));
+	char	   *live = psprintf("%s::pg_catalog.regclass",
+								quote_literal_cstr(dr_phrase_relation(rollup->live)));
+	char	   *threshold = psprintf("dailyrollup._late_threshold_%s(%s)",
+									 dr_boundary_type_name(def->time_kind), live);
 	char	   *new_is_late = psprintf("NEW.%s < %s", time, threshold);
 	char	   *old_is_late = psprintf("OLD.%s < %s", time, threshold);
 	char	   *late;
@@ -242,19 +258,19 @@ dr_objects_create_late_trigger(const DrDefinition *def, const DrRollup *rollup,
 	else
 		late = psprintf("%s OR %s", old_is_late, new_is_late);
 
-	return psprintf("CREATE TRIGGER %s AFTER %s ON %s FOR EACH ROW WHEN (%s)"
-					" EXECUTE FUNCTION dailyrollup._mark_late(%d);"
+	return psprintf("CREATE TRIGGER %s AFTER %s ON %s FOR EACH ROW"
+					" WHEN (%s OR dailyrollup._folds(%s))"
+					" EXECUTE FUNCTION dailyrollup._capture(%d);"
 					" ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
-					name, event, source, late, rollup->id, source, name);
+					name, event, source, late, live, rollup->id, source, name);
 }
 
 /* ------------------------------------------- DDL that follows DDL of others */
 
 char *
-dr_objects_rename_column(const DrRollup *rollup, const char *from, const char *to)
+dr_objects_rename_column(Oid relation, const char *from, const char *to)
 {
-	return psprintf("ALTER VIEW %s RENAME COLUMN %s TO %s",
-					dr_phrase_relation(rollup->definition),
+	return psprintf("ALTER TABLE %s RENAME COLUMN %s TO %s", dr_phrase_relation(relation),
 					quote_identifier(from), quote_identifier(to));
 }
 

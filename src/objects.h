@@ -22,15 +22,15 @@ extern char *dr_objects_events(const DrDefinition *def);
 extern char *dr_objects_definition_of(const DrDefinition *def, const char *events);
 extern char *dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
 									 const char *view);
-extern char *dr_objects_create_late_trigger(const DrDefinition *def,
-										  const DrRollup *rollup, const char *event);
+extern char *dr_objects_create_row_trigger(const DrDefinition *def,
+										   const DrRollup *rollup, const char *event);
 #define DR_ROW_EVENTS	3
 extern const char *const dr_objects_row_events[DR_ROW_EVENTS];
 extern char *dr_objects_trigger_name(int32 id, const char *event);
 extern char *dr_objects_relation(Oid relation);
 
 /* DDL that follows DDL of others */
-extern char *dr_objects_rename_column(const DrRollup *rollup, const char *from, const char *to);
+extern char *dr_objects_rename_column(Oid relation, const char *from, const char *to);
 extern void dr_objects_warn_of_lost_rows(const DrRollup *rollup, const char *partition,
 									   const char *fate);
 

@@ -103,8 +103,8 @@ dr_phrase_key(const DrDefinition *def, int i)
 }
 
 /* An expression of the definition, over the alias "e". */
-static char *
-expression(const DrDefinition *def, Node *expr)
+char *
+dr_phrase_expression(const DrDefinition *def, Node *expr)
 {
 	List	   *context = deparse_context_for("e", def->vars_of);
 
@@ -170,7 +170,7 @@ dr_phrase_event_key(const DrDefinition *def)
 	char	  **texts = palloc(def->nkeys * sizeof(char *));
 
 	for (int i = 0; i < def->nkeys; i++)
-		texts[i] = psprintf("(%s)", expression(def, dr_phrase_key(def, i)->expr));
+		texts[i] = psprintf("(%s)", dr_phrase_expression(def, dr_phrase_key(def, i)->expr));
 	return texts;
 }
 
@@ -267,20 +267,20 @@ dr_phrase_is_plain(const DrDefinition *def, char **texts)
 }
 
 /*
- * "That key has no mark", in a form that is hashed over many keys, and that
- * finds a plain mark by its index.
+ * "That key has no mark of that kind", in a form that is hashed over many keys,
+ * and that finds a plain mark by its index; "kind" is SQL.
  */
 char *
-dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, char **texts)
+dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, const char *kind,
+				   char **texts)
 {
 	char	  **mark = dr_phrase_mark_key(def, "m");
+	char	   *name = dr_phrase_relation(marks);
 
-	return psprintf("NOT EXISTS (SELECT FROM %s m WHERE m.plain AND %s)"
-					" AND NOT EXISTS (SELECT FROM %s m WHERE NOT m.plain AND %s)",
-					dr_phrase_relation(marks),
-					dr_phrase_plainly_equal(def, mark, texts),
-					dr_phrase_relation(marks),
-					dr_phrase_record_equal(def, key_type, mark, texts));
+	return psprintf("NOT EXISTS (SELECT FROM %s m WHERE m.plain AND %s AND m.dirties = %s)"
+					" AND NOT EXISTS (SELECT FROM %s m WHERE NOT m.plain AND %s AND m.dirties = %s)",
+					name, dr_phrase_plainly_equal(def, mark, texts), kind,
+					name, dr_phrase_record_equal(def, key_type, mark, texts), kind);
 }
 
 /* The key as jsonb: an object of the key's columns. */
@@ -401,8 +401,8 @@ event_columns(const DrDefinition *def, const int *indexes, int n, bool in_source
 }
 
 /* "s.a AS a, …": the columns under the names of events_<id> */
-static void
-append_named_columns(StringInfo buf, const DrDefinition *def, bool in_source)
+void
+dr_phrase_append_named_columns(StringInfo buf, const DrDefinition *def, bool in_source)
 {
 	bool		first = true;
 
@@ -431,7 +431,7 @@ void
 dr_phrase_append_rows(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 {
 	appendStringInfoString(buf, "SELECT ");
-	append_named_columns(buf, def, true);
+	dr_phrase_append_named_columns(buf, def, true);
 	append_source(buf, def, scope);
 }
 
@@ -447,6 +447,36 @@ append_keyed_rows(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 	appendStringInfoString(buf, " UNION ALL SELECT e.* FROM (");
 	dr_phrase_append_rows(buf, def, scope);
 	appendStringInfo(buf, ") e WHERE %s", scope->null_keys);
+}
+
+/* The columns that tell one event from another, in the source ("s") or over
+ * the alias "e". */
+char *
+dr_phrase_dedup_columns(const DrDefinition *def, bool in_source)
+{
+	return event_columns(def, def->dedup_by, def->ndedup, in_source, "");
+}
+
+/*
+ * How the rows of one event are ordered, the one that counts first: by
+ * dedup_order, the other columns, then by image.  A total order.
+ */
+char *
+dr_phrase_dedup_order(const DrDefinition *def, bool in_source)
+{
+	char	   *by = event_columns(def, def->dedup_order, def->ndedup_order,
+								   in_source, " ASC NULLS LAST");
+
+	return psprintf("%s%sROW(%s) USING OPERATOR(pg_catalog.*<)",
+					by, def->ndedup_order > 0 ? ", " : "",
+					event_columns(def, NULL, def->nevents, in_source, ""));
+}
+
+/* The columns of events over the alias "e". */
+char *
+dr_phrase_event_columns(const DrDefinition *def)
+{
+	return event_columns(def, NULL, def->nevents, false, "");
 }
 
 /* The events of the scope: each once, where duplicates are looked for. */
@@ -466,9 +496,9 @@ dr_phrase_append_events(StringInfo buf, const DrDefinition *def,
 		return;
 	}
 
-	distinct = event_columns(def, def->dedup_by, def->ndedup, in_source, "");
+	distinct = dr_phrase_dedup_columns(def, in_source);
 	appendStringInfo(buf, "SELECT DISTINCT ON (%s) ", distinct);
-	append_named_columns(buf, def, in_source);
+	dr_phrase_append_named_columns(buf, def, in_source);
 	if (in_source)
 		append_source(buf, def, scope);
 	else
@@ -478,14 +508,8 @@ dr_phrase_append_events(StringInfo buf, const DrDefinition *def,
 		appendStringInfoString(buf, ") e");
 	}
 
-	/* a total order: by dedup_order, the other columns, then by image */
-	appendStringInfo(buf, " ORDER BY %s", distinct);
-	if (def->ndedup_order > 0)
-		appendStringInfo(buf, ", %s",
-						 event_columns(def, def->dedup_order, def->ndedup_order,
-									   in_source, " ASC NULLS LAST"));
-	appendStringInfo(buf, ", ROW(%s) USING OPERATOR(pg_catalog.*<)",
-					 event_columns(def, NULL, def->nevents, in_source, ""));
+	appendStringInfo(buf, " ORDER BY %s, %s", distinct,
+					 dr_phrase_dedup_order(def, in_source));
 }
 
 /* The defining query over "from", which stands for the events. */
@@ -499,11 +523,11 @@ dr_phrase_append_content_of(StringInfo buf, const DrDefinition *def, const char 
 	for (int i = 0; i < def->ncolumns; i++)
 		dr_phrase_append_item(buf, &first,
 					psprintf("%s AS %s",
-							 expression(def, def->columns[i].expr),
+							 dr_phrase_expression(def, def->columns[i].expr),
 							 quote_identifier(def->columns[i].name)));
 	appendStringInfo(buf, "%sFROM %s e", separator, from);
 	if (def->where)
-		appendStringInfo(buf, "%sWHERE %s", separator, expression(def, def->where));
+		appendStringInfo(buf, "%sWHERE %s", separator, dr_phrase_expression(def, def->where));
 	appendStringInfo(buf, "%sGROUP BY ", separator);
 	for (int i = 0; i < def->nkeys; i++)
 		appendStringInfo(buf, "%s%d", i == 0 ? "" : ", ", def->keys[i] + 1);
@@ -562,7 +586,7 @@ dr_phrase_merged(const DrDefinition *def, const DrColumn *column, const char *al
 		value = psprintf("coalesce(%s FILTER (WHERE %s), %s)", value,
 						 presence->kind == DR_COUNT ? psprintf("%s > 0", name) :
 						 psprintf("NOT (%s)", dr_phrase_is_null(presence->type, name)),
-						 expression(def, (Node *) column->otherwise));
+						 dr_phrase_expression(def, (Node *) column->otherwise));
 	}
 	return psprintf("CAST(%s AS %s)", value, dr_phrase_type(column->type, column->typmod));
 }

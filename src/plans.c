@@ -34,7 +34,7 @@ concerns(const DrPlans *plans, Oid relation)
 	return !OidIsValid(relation) ||
 		relation == plans->rollup->source || relation == plans->rollup->live ||
 		relation == plans->rollup->events || relation == plans->rollup->definition ||
-		relation == plans->rollup->marks || relation == plans->marked_relation;
+		relation == plans->rollup->marks || relation == plans->event_relation;
 }
 
 static void
@@ -63,6 +63,9 @@ discard(DrPlans *plans)
 
 	if (plans->mark != NULL)
 		SPI_freeplan(plans->mark);
+	for (int i = 0; i < DR_FOLD_STATEMENTS; i++)
+		if (plans->fold[i] != NULL)
+			SPI_freeplan(plans->fold[i]);
 	foreach(cell, plans->key_plans)
 		SPI_freeplan(((DrKeyPlan *) lfirst(cell))->plan);
 	MemoryContextDelete(plans->context);

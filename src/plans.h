@@ -20,6 +20,8 @@ typedef struct DrKeyPlan
 	SPIPlanPtr	plan;
 } DrKeyPlan;
 
+#define DR_FOLD_STATEMENTS	4
+
 /*
  * Valid until invalidation messages are accepted; whoever goes on using it
  * counts itself in "uses".  Of "rollup" the relations, the id and the owner may be
@@ -33,10 +35,15 @@ typedef struct DrPlans
 	DrRollup   *rollup;
 	DrDefinition *def;
 
+	/* event.c: where the events' columns stand in that relation */
+	Oid			event_relation;
+	AttrNumber *event_attnos;
+
 	/* late.c: writing a mark */
 	SPIPlanPtr	mark;
-	Oid			marked_relation;	/* the relation that mark_attnos is for */
-	AttrNumber *mark_attnos;	/* of each event column, there */
+
+	/* fold.c: the write-time fold */
+	SPIPlanPtr	fold[DR_FOLD_STATEMENTS];
 
 	/* current.c: one key's row */
 	List	   *key_plans;		/* of DrKeyPlan */

@@ -4,143 +4,90 @@
  */
 #include "query.h"
 
-#include "commands/defrem.h"
-#include "catalog/pg_type.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 
+#include "change.h"
 #include "phrase.h"
-
-/* --------------------------------------------------------------- creation */
 
 /* ------------------------------------------------------------- the refresh */
 
-/*
- * Make live's content that of everything before $1, whatever live held, and
- * write only rows that differ: readers, foreign keys and free space are left
- * alone where nothing changes.  Needs no index of live, for that may be what
- * went wrong.  Returns the number of keys.
- */
+/* Everything before "upper" ($1 or such; NULL: all) becomes the table's
+ * content.  Returns the number of keys. */
 char *
-dr_query_seed(const DrDefinition *def, const DrRollup *rollup)
+dr_query_seed(const DrDefinition *def, const DrRollup *rollup, Oid table, const char *upper)
 {
-	DrScope		scope = {.relation = def->source, .upper = "$1"};
-	char	  **live_key = dr_phrase_live_key(def, "l");
-	char	  **fresh_key = dr_phrase_live_key(def, "f");
-	char	   *live = dr_phrase_relation(rollup->live);
-	char	   *columns = dr_phrase_columns(def, NULL, true, true);
-	bool		no_nulls = dr_phrase_any_null(def, fresh_key, true) == NULL;
-	char	   *same = dr_phrase_same_key(def, rollup->key_type, live_key, fresh_key,
-										  no_nulls);
+	DrScope		scope = {.relation = def->source, .upper = upper};
 
-	return psprintf("WITH fresh AS MATERIALIZED (%s),"
-					" ranked AS MATERIALIZED (SELECT l.ctid AS tid, pg_catalog.row_number()"
-					" OVER (PARTITION BY %s) AS n FROM ONLY %s l),"
-					" surplus AS (DELETE FROM ONLY %s l USING ranked r WHERE l.ctid = r.tid AND r.n > 1),"
-					" gone AS (DELETE FROM ONLY %s l WHERE NOT EXISTS (SELECT FROM fresh f WHERE %s)),"
-					" changed AS (UPDATE ONLY %s l SET (%s) = ROW(%s) FROM fresh f, ranked r"
-					" WHERE %s AND l.ctid = r.tid AND r.n = 1 AND"
-					" ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*<>) ROW(%s)::pg_catalog.record),"
-					" added AS (INSERT INTO %s (%s) SELECT %s FROM fresh f"
-					" WHERE NOT EXISTS (SELECT FROM ONLY %s l WHERE %s))"
-					" SELECT pg_catalog.count(*) FROM fresh",
-					dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)),
-					dr_phrase_join(live_key, def->nkeys, ", "), live,
-					live,
-					live, same,
-					live, dr_phrase_columns(def, NULL, false, true),
-					dr_phrase_columns(def, "f", false, true),
-					same,
-					dr_phrase_columns(def, "l", false, true),
-					dr_phrase_columns(def, "f", false, true),
-					live, columns, dr_phrase_columns(def, "f", true, true),
-					live, same);
+	return dr_change_replace(def, rollup, table,
+							 dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)));
 }
 
-/* The window [$1, $2) merged into live. */
+/* The window [$1, $2) merged into the table; without an upper bound where
+ * "bounded" is false. */
 char *
-dr_query_fold(const DrDefinition *def, const DrRollup *rollup)
+dr_query_fold(const DrDefinition *def, Oid table, bool bounded)
 {
-	DrScope		scope = {.relation = def->source, .lower = "$1", .upper = "$2"};
-	StringInfoData merges;
-	bool		first = true;
-	char	   *measures = dr_phrase_columns(def, NULL, false, true);
+	DrScope		scope = {.relation = def->source, .lower = "$1", .upper = bounded ? "$2" : NULL};
+	StringInfoData buf;
 
-	initStringInfo(&merges);
-	for (int i = 0; i < def->ncolumns; i++)
-		if (!def->columns[i].is_key)
-			dr_phrase_append_item(&merges, &first,
-								  dr_phrase_merged(def, &def->columns[i], "v"));
+	initStringInfo(&buf);
+	dr_change_append_merge(&buf, def, table,
+						   dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)));
+	return buf.data;
+}
 
-	return psprintf("INSERT INTO %s AS l (%s) %s"
-					" ON CONFLICT (%s) DO UPDATE SET (%s) ="
-					" (SELECT %s FROM (VALUES (%s), (%s)) v(%s))",
-					dr_phrase_relation(rollup->live),
-					dr_phrase_columns(def, NULL, true, true),
-					dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)),
-					dr_phrase_columns(def, NULL, true, false), measures,
-					merges.data,
-					dr_phrase_columns(def, "l", false, true),
-					dr_phrase_columns(def, "excluded", false, true), measures);
+/* " WHERE m.dirties = 'd'": the marks of one kind; 0: of any */
+static char *
+of_kind(char dirties)
+{
+	return dirties == 0 ? "" : psprintf(" WHERE m.dirties = '%c'", dirties);
 }
 
 /*
- * Take the marks, recompute each marked key from its history before $1, delete
- * keys that have none left.  One statement, hence one snapshot for marks and
- * source: a row is visible exactly when its mark is.
- *
- * Keys without a NULL are looked up in the source by plain equality, which an
- * index serves; keys with one by a second branch, which runs only where there
- * is such a key.
+ * Take the marks of that kind (0: all), recompute each marked key from its
+ * history before "upper", delete keys that have none left.  One statement,
+ * hence one snapshot for marks and source: a row is visible exactly when its
+ * mark is.  Returns the number of keys.
  */
 char *
-dr_query_recompute(const DrDefinition *def, const DrRollup *rollup)
+dr_query_recompute(const DrDefinition *def, const DrRollup *rollup, Oid table,
+				   char dirties, const char *upper)
 {
-	char	  **event = dr_phrase_event_key(def);
-	char	  **waiting = dr_phrase_mark_key(def, "w");
-	char	  **live = dr_phrase_live_key(def, "l");
-	char	   *keys = dr_phrase_columns(def, NULL, true, false);
-	char	   *columns = dr_phrase_columns(def, NULL, true, true);
-	char	   *marks = dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", ");
-	char	   *measures = dr_phrase_columns(def, NULL, false, true);
-	char	   *event_has_null = dr_phrase_any_null(def, event, true);
-	DrScope		scope = {
-		.relation = def->source,
-		.upper = "$1",
-		.keys = psprintf("EXISTS (SELECT FROM waiting w WHERE %s)",
-						 dr_phrase_plainly_equal(def, event, waiting))
-	};
+	StringInfoData buf;
 
-	if (event_has_null != NULL)
-	{
-		char	   *waiting_has_null = dr_phrase_any_null(def, waiting, true);
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "WITH taken AS (DELETE FROM %s m%s RETURNING %s),"
+					 " waiting AS MATERIALIZED (SELECT DISTINCT m.* FROM taken m)",
+					 dr_phrase_relation(rollup->marks), of_kind(dirties),
+					 dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", "));
+	dr_change_append_recompute(&buf, def, rollup, table, upper);
+	appendStringInfoString(&buf, " SELECT pg_catalog.count(*) FROM waiting");
+	return buf.data;
+}
 
-		scope.null_keys =
-			psprintf("(SELECT EXISTS (SELECT FROM waiting w WHERE %s)) AND %s"
-					 " AND EXISTS (SELECT FROM waiting w WHERE %s AND %s)",
-					 waiting_has_null, event_has_null, waiting_has_null,
-					 dr_phrase_record_equal(def, rollup->key_type, event, waiting));
-	}
+/* The shadow's content becomes live's.  Returns the number of keys. */
+char *
+dr_query_promote(const DrDefinition *def, const DrRollup *rollup)
+{
+	return dr_change_replace(def, rollup, rollup->live,
+							 psprintf("SELECT %s FROM ONLY %s l",
+									  dr_phrase_columns(def, "l", true, true),
+									  dr_phrase_relation(rollup->shadow)));
+}
 
-	return psprintf("WITH taken AS (DELETE FROM %s m RETURNING %s),"
-					" waiting AS MATERIALIZED (SELECT DISTINCT m.* FROM taken m),"
-					" fresh AS MATERIALIZED (%s),"
-					" gone AS (SELECT * FROM waiting w EXCEPT SELECT %s FROM fresh),"
-					" deleted AS (DELETE FROM ONLY %s l USING gone w WHERE %s),"
-					" stored AS (INSERT INTO %s AS l (%s) SELECT * FROM fresh"
-					" ON CONFLICT (%s) DO UPDATE SET (%s) = ROW(%s)"
-					" WHERE ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*<>)"
-					" ROW(%s)::pg_catalog.record)"
-					" SELECT pg_catalog.count(*) FROM waiting",
-					dr_phrase_relation(rollup->marks), marks,
-					dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)),
-					keys,
-					dr_phrase_relation(rollup->live),
-					dr_phrase_same_key(def, rollup->key_type, live, waiting, false),
-					dr_phrase_relation(rollup->live), columns, keys, measures,
-					dr_phrase_columns(def, "excluded", false, true),
+/* How many rows live and the shadow have in common, by image. */
+char *
+dr_query_count_common(const DrDefinition *def, const DrRollup *rollup)
+{
+	return psprintf("SELECT pg_catalog.count(*) FROM ONLY %s l JOIN ONLY %s s ON %s"
+					" WHERE ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*=)"
+					" ROW(%s)::pg_catalog.record",
+					dr_phrase_relation(rollup->live), dr_phrase_relation(rollup->shadow),
+					dr_phrase_record_equal(def, rollup->key_type,
+										   dr_phrase_live_key(def, "l"),
+										   dr_phrase_live_key(def, "s")),
 					dr_phrase_columns(def, "l", false, true),
-					dr_phrase_columns(def, "excluded", false, true));
+					dr_phrase_columns(def, "s", false, true));
 }
 
 /* --------------------------------------------------------------- late keys */
@@ -150,19 +97,20 @@ static void
 append_marks(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 			 const char *distinct, int proof)
 {
+	/* the proof is a parameter, and the next one what the marks dirty */
 	char	  **keys = dr_phrase_mark_key(def, "k");
 	char	  **event = dr_phrase_event_key(def);
 
-	appendStringInfo(buf, "INSERT INTO %s SELECT k.*, $%d, %s FROM (SELECT %s",
+	appendStringInfo(buf, "INSERT INTO %s SELECT k.*, $%d, %s, $%d FROM (SELECT %s",
 					 dr_phrase_relation(rollup->marks), proof,
-					 dr_phrase_is_plain(def, keys), distinct);
+					 dr_phrase_is_plain(def, keys), proof + 1, distinct);
 	for (int i = 0; i < def->nkeys; i++)
 		appendStringInfo(buf, "%s%s AS k%d", i == 0 ? "" : ", ", event[i], i + 1);
 	appendStringInfoString(buf, " FROM (");
 }
 
-/* One mark, of the event whose columns are the first parameters; the last is
- * the proof. */
+/* One mark, of the event whose columns are the first parameters; the last two
+ * are the proof and what the mark dirties. */
 char *
 dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup)
 {
@@ -178,12 +126,18 @@ dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup)
 	return buf.data;
 }
 
-/* A mark for each key of the relation's rows within [$1, $2); $3 is the proof. */
+/* A mark for each key of the relation's rows within [$1, $2), or of all with a
+ * time; $3 is the proof, $4 what the marks dirty. */
 char *
-dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relation)
+dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relation,
+					bool bounded)
 {
 	StringInfoData buf;
-	DrScope		scope = {.relation = relation, .lower = "$1", .upper = "$2"};
+	DrScope		scope = {
+		.relation = relation,
+		.lower = bounded ? "$1" : NULL,
+		.upper = bounded ? "$2" : NULL
+	};
 
 	initStringInfo(&buf);
 	append_marks(&buf, def, rollup, "DISTINCT ", 3);
@@ -192,31 +146,44 @@ dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relatio
 	return buf.data;
 }
 
+/* A mark for each key of "rows", a SELECT of events; $1 is the proof, $2 what
+ * the marks dirty. */
 char *
-dr_query_forget_marks(const DrRollup *rollup)
+dr_query_mark_rows(const DrDefinition *def, const DrRollup *rollup, const char *rows)
 {
-	return psprintf("DELETE FROM %s", dr_phrase_relation(rollup->marks));
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	append_marks(&buf, def, rollup, "DISTINCT ", 1);
+	appendStringInfo(&buf, "%s) e) k", rows);
+	return buf.data;
+}
+
+char *
+dr_query_forget_marks(const DrRollup *rollup, char dirties)
+{
+	return psprintf("DELETE FROM %s m%s", dr_phrase_relation(rollup->marks), of_kind(dirties));
 }
 
 /* How many keys wait; no more than $1 are counted. */
 char *
-dr_query_count_late(const DrDefinition *def, const DrRollup *rollup)
+dr_query_count_late(const DrDefinition *def, const DrRollup *rollup, char dirties)
 {
-	return psprintf("SELECT pg_catalog.count(*) FROM (SELECT DISTINCT %s FROM %s m LIMIT $1) w",
+	return psprintf("SELECT pg_catalog.count(*) FROM (SELECT DISTINCT %s FROM %s m%s LIMIT $1) w",
 					dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", "),
-					dr_phrase_relation(rollup->marks));
+					dr_phrase_relation(rollup->marks), of_kind(dirties));
 }
 
 /* The waiting keys as jsonb, with the number of their marks. */
 char *
-dr_query_list_late(const DrDefinition *def, const DrRollup *rollup)
+dr_query_list_late(const DrDefinition *def, const DrRollup *rollup, char dirties)
 {
 	char	   *keys = dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", ");
 
 	return psprintf("SELECT %s, m.n FROM (SELECT %s, pg_catalog.count(*) AS n"
-					" FROM %s m GROUP BY %s) m",
+					" FROM %s m%s GROUP BY %s) m",
 					dr_phrase_key_json(def, dr_phrase_mark_key(def, "m")), keys,
-					dr_phrase_relation(rollup->marks), keys);
+					dr_phrase_relation(rollup->marks), of_kind(dirties), keys);
 }
 
 /* ----------------------------------------------------- reading and checking */
@@ -263,113 +230,25 @@ dr_query_key_row(const DrDefinition *def, const bool *key_is_null)
 	return dr_phrase_content(def, &scope, def->ndedup > 0);
 }
 
+/* The least time from $1 on, not -infinity. */
+char *
+dr_query_first_time(const DrDefinition *def)
+{
+	const char *time = quote_identifier(def->events[0].source_name);
+
+	return psprintf("SELECT pg_catalog.min(s.%s) FROM ONLY %s s WHERE s.%s >= $1"
+					" AND s.%s > '-infinity'", time, dr_phrase_relation(def->source), time, time);
+}
+
 /* rows, keys, keys with more than one row, rows beyond one a key */
 char *
-dr_query_count_live(const DrDefinition *def, const DrRollup *rollup)
+dr_query_count(const DrDefinition *def, Oid table)
 {
 	return psprintf("SELECT coalesce(pg_catalog.sum(g.n), 0)::pg_catalog.int8,"
 					" pg_catalog.count(*),"
 					" pg_catalog.count(*) FILTER (WHERE g.n > 1),"
 					" coalesce(pg_catalog.sum(g.n - 1), 0)::pg_catalog.int8"
 					" FROM (SELECT pg_catalog.count(*) AS n FROM ONLY %s l GROUP BY %s) g",
-					dr_phrase_relation(rollup->live),
+					dr_phrase_relation(table),
 					dr_phrase_columns(def, "l", true, false));
-}
-
-/*
- * Do the two sides' values of a column differ?  By the type's own equality;
- * sums of floating-point numbers depend on the order of rows, hence within a
- * relative tolerance.
- */
-static char *
-differs(const DrColumn *column)
-{
-	const char *name = quote_identifier(column->name);
-	char	   *same = psprintf("coalesce(l.%s %s d.%s, pg_catalog.num_nulls(l.%s, d.%s) = 2)",
-								name, dr_phrase_equality(column->type), name, name, name);
-
-	if (column->kind == DR_SUM &&
-		(column->type == FLOAT8OID || column->type == FLOAT4OID))
-		same = psprintf("(%s OR coalesce(pg_catalog.abs(l.%s - d.%s) <= %s *"
-						" greatest(pg_catalog.abs(l.%s), pg_catalog.abs(d.%s))"
-						" AND greatest(pg_catalog.abs(l.%s), pg_catalog.abs(d.%s)) < 'Infinity', false))",
-						same, name, name,
-						column->type == FLOAT8OID ? "1e-9" : "1e-4", name, name, name, name);
-	return psprintf("NOT %s", same);
-}
-
-/* A whole row of one side as jsonb */
-static char *
-row_json(const DrDefinition *def, const char *alias)
-{
-	return psprintf("(SELECT pg_catalog.to_jsonb(x.*) FROM (SELECT %s) x)",
-					dr_phrase_columns(def, alias, true, true));
-}
-
-/*
- * Live against the definition before $1.  Keys with marks are left out; a key
- * with several rows in live is a "duplicate" and compared no further.
- */
-char *
-dr_query_verify(const DrDefinition *def, const DrRollup *rollup)
-{
-	DrScope		scope = {.relation = def->source, .upper = "$1"};
-	Oid			key_type = rollup->key_type;
-	char	  **live = dr_phrase_live_key(def, "l");
-	char	  **fresh = dr_phrase_live_key(def, "d");
-	StringInfoData any;
-	StringInfoData names;
-
-	initStringInfo(&any);
-	initStringInfo(&names);
-	for (int i = 0; i < def->ncolumns; i++)
-	{
-		if (def->columns[i].is_key)
-			continue;
-		appendStringInfo(&any, " OR %s", differs(&def->columns[i]));
-		appendStringInfo(&names, "%sCASE WHEN %s THEN %s::pg_catalog.name END",
-						 names.len == 0 ? "" : ", ", differs(&def->columns[i]),
-						 quote_literal_cstr(def->columns[i].name));
-	}
-
-	return psprintf("WITH marked AS (SELECT DISTINCT %s AS key FROM %s m),"
-					" duplicated AS (SELECT %s AS key, pg_catalog.count(*) AS n,"
-					" pg_catalog.min(l.ctid) AS first FROM ONLY %s l GROUP BY 1"
-					" HAVING pg_catalog.count(*) > 1)"
-					" SELECT 'duplicate', %s, NULL::pg_catalog.name[], %s,"
-					" NULL::pg_catalog.jsonb, u.n"
-					" FROM duplicated u JOIN ONLY %s l ON l.ctid = u.first"
-					" WHERE NOT EXISTS (SELECT FROM marked m WHERE m.key = u.key)"
-					" UNION ALL"
-					" SELECT CASE WHEN d.\"dailyrollup here\" IS NULL THEN 'missing_daily'"
-					" WHEN l.\"dailyrollup here\" IS NULL THEN 'missing_live' ELSE 'mismatch' END,"
-					" CASE WHEN l.\"dailyrollup here\" THEN %s ELSE %s END,"
-					" CASE WHEN l.\"dailyrollup here\" AND d.\"dailyrollup here\" THEN pg_catalog.array_remove(ARRAY[%s], NULL) END,"
-					" CASE WHEN l.\"dailyrollup here\" THEN %s END, CASE WHEN d.\"dailyrollup here\" THEN %s END,"
-					" NULL::pg_catalog.int8"
-					" FROM (SELECT l.*, %s AS \"dailyrollup key\", true AS \"dailyrollup here\" FROM ONLY %s l"
-					" WHERE NOT EXISTS (SELECT FROM marked m WHERE m.key = %s)"
-					" AND NOT EXISTS (SELECT FROM duplicated u WHERE u.key = %s)) l"
-					" FULL JOIN (SELECT l.*, %s AS \"dailyrollup key\", true AS \"dailyrollup here\" FROM (%s) l"
-					" WHERE NOT EXISTS (SELECT FROM marked m WHERE m.key = %s)"
-					" AND NOT EXISTS (SELECT FROM duplicated u WHERE u.key = %s)) d"
-					" ON l.\"dailyrollup key\" = d.\"dailyrollup key\""
-					" WHERE l.\"dailyrollup here\" IS NULL OR d.\"dailyrollup here\" IS NULL%s",
-					dr_phrase_key_record(def, key_type, dr_phrase_mark_key(def, "m")),
-					dr_phrase_relation(rollup->marks),
-					dr_phrase_key_record(def, key_type, live),
-					dr_phrase_relation(rollup->live),
-					dr_phrase_key_json(def, live), row_json(def, "l"),
-					dr_phrase_relation(rollup->live),
-					dr_phrase_key_json(def, live), dr_phrase_key_json(def, fresh),
-					names.data, row_json(def, "l"), row_json(def, "d"),
-					dr_phrase_key_record(def, key_type, live),
-					dr_phrase_relation(rollup->live),
-					dr_phrase_key_record(def, key_type, live),
-					dr_phrase_key_record(def, key_type, live),
-					dr_phrase_key_record(def, key_type, live),
-					dr_phrase_content(def, &scope, def->ndedup > 0),
-					dr_phrase_key_record(def, key_type, live),
-					dr_phrase_key_record(def, key_type, live),
-					any.data);
 }

@@ -7,7 +7,7 @@
  * Bounds are parameters of the time column's type; keys are named k1 .. kn in
  * the order of the defining query.
  *
- * Layer 3.
+ * Layer 4.
  */
 #ifndef DR_QUERY_H
 #define DR_QUERY_H
@@ -16,23 +16,31 @@
 
 #include "catalog.h"
 
-/* the refresh; $1: lower bound, $2: upper bound */
-extern char *dr_query_seed(const DrDefinition *def, const DrRollup *rollup);
-extern char *dr_query_fold(const DrDefinition *def, const DrRollup *rollup);
-extern char *dr_query_recompute(const DrDefinition *def, const DrRollup *rollup);
+/* the refresh; $1, $2: bounds */
+extern char *dr_query_seed(const DrDefinition *def, const DrRollup *rollup, Oid table,
+						   const char *upper);
+extern char *dr_query_fold(const DrDefinition *def, Oid table, bool bounded);
+extern char *dr_query_recompute(const DrDefinition *def, const DrRollup *rollup, Oid table,
+								char dirties, const char *upper);
 
-/* late keys */
+/* the promote */
+extern char *dr_query_promote(const DrDefinition *def, const DrRollup *rollup);
+extern char *dr_query_count_common(const DrDefinition *def, const DrRollup *rollup);
+
+/* marks, of the kind that "dirties" says; 0: of any */
 extern char *dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup);
 extern char *dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup,
-								 Oid relation);
-extern char *dr_query_forget_marks(const DrRollup *rollup);
-extern char *dr_query_count_late(const DrDefinition *def, const DrRollup *rollup);
-extern char *dr_query_list_late(const DrDefinition *def, const DrRollup *rollup);
+								 Oid relation, bool bounded);
+extern char *dr_query_mark_rows(const DrDefinition *def, const DrRollup *rollup,
+								const char *rows);
+extern char *dr_query_forget_marks(const DrRollup *rollup, char dirties);
+extern char *dr_query_count_late(const DrDefinition *def, const DrRollup *rollup, char dirties);
+extern char *dr_query_list_late(const DrDefinition *def, const DrRollup *rollup, char dirties);
 
 /* reading and checking */
 extern char *dr_query_definition(const DrDefinition *def, const char *before);
 extern char *dr_query_key_row(const DrDefinition *def, const bool *key_is_null);
-extern char *dr_query_count_live(const DrDefinition *def, const DrRollup *rollup);
-extern char *dr_query_verify(const DrDefinition *def, const DrRollup *rollup);
+extern char *dr_query_first_time(const DrDefinition *def);
+extern char *dr_query_count(const DrDefinition *def, Oid table);
 
 #endif							/* DR_QUERY_H */

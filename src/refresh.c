@@ -2,10 +2,14 @@
  * refresh.c
  *		The daily refresh: from watermark W to boundary B, in one transaction.
  *
+ * It keeps the shadow in state shadow, else live.  A pass also builds a shadow
+ * by refreshes that go from one boundary to the next and leave the marks alone,
+ * to replace live's content with it later.
+ *
  *	1. take the refresh lock
  *	2. read W and state; check that a refresh may run here
  *	3. wait for every transaction that holds a write lock on the source
- *	4. fold [W, B) into live, or seed it with everything before B
+ *	4. fold [W, B) into the table, or seed it with everything before B
  *	5. take the marks, recompute the marked keys from their history before B
  *	6. advance W to B, if it still is what step 3 left
  *
@@ -35,11 +39,15 @@
 #include "check.h"
 #include "debug.h"
 #include "definition.h"
+#include "guard.h"
 #include "guc.h"
 #include "identity.h"
 #include "late.h"
 #include "locks.h"
+#include "objects.h"
 #include "query.h"
+#include "shadow.h"
+#include "watermark.h"
 
 /* One rollup on its way through a refresh. */
 typedef struct Refresh
@@ -49,6 +57,13 @@ typedef struct Refresh
 	DrDefinition *def;
 	pg_tz	   *zone;
 	TimestampTz boundary;
+	bool		build;			/* the shadow is made to replace live's content */
+
+	/* what is kept: live, or the shadow */
+	Oid			table;
+	bool		has_watermark;
+	TimestampTz watermark;		/* of that table */
+
 	bool		seed;
 	bool		waited;			/* step 3 was done */
 	DrRun		run;
@@ -70,18 +85,18 @@ add_context(void *arg)
 
 /*
  * An older snapshot than one taken after the wait for writers cannot see what
- * was waited for, so a transaction that keeps one cannot refresh.
+ * was waited for, so a transaction that keeps one cannot refresh, or promote.
  */
-static void
-check_transaction(void)
+void
+dr_refresh_check_transaction(const char *function)
 {
-	PreventCommandDuringRecovery("rollup_refresh()");
-	PreventCommandIfReadOnly("rollup_refresh()");
-	PreventCommandIfParallelMode("rollup_refresh()");
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
 	if (XactIsoLevel != XACT_READ_COMMITTED)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("a rollup can be refreshed in a READ COMMITTED transaction only"),
+				 errmsg("%s needs a READ COMMITTED transaction", function),
 				 errhint("Use BEGIN ISOLATION LEVEL READ COMMITTED.")));
 }
 
@@ -92,7 +107,14 @@ choose_boundary(const Refresh *refresh, bool given, TimestampTz wanted)
 	TimestampTz settled = GetCurrentTimestamp() - SETTLING_TIME;
 
 	if (!given)
-		return dr_boundary_latest(refresh->zone, settled);
+	{
+		TimestampTz latest = dr_boundary_latest(refresh->zone, settled);
+
+		/* after a change of zone or clock W may lie ahead: late keys still wait */
+		return refresh->has_watermark ? Max(latest, refresh->watermark) : latest;
+	}
+	if (refresh->has_watermark && wanted == refresh->watermark)
+		return wanted;
 	if (TIMESTAMP_NOT_FINITE(wanted) ||
 		!dr_boundary_is_midnight(refresh->zone, wanted))
 		ereport(ERROR,
@@ -108,6 +130,18 @@ choose_boundary(const Refresh *refresh, bool given, TimestampTz wanted)
 	return wanted;
 }
 
+/* The table that this refresh keeps, as the rollup's row says. */
+static void
+aim(Refresh *refresh, DrRollup *rollup)
+{
+	bool		shadow = refresh->build || rollup->state == DR_STATE_SHADOW;
+
+	refresh->rollup = rollup;
+	refresh->table = shadow ? rollup->shadow : rollup->live;
+	refresh->has_watermark = shadow ? rollup->has_shadow_watermark : rollup->has_watermark;
+	refresh->watermark = shadow ? rollup->shadow_watermark : rollup->watermark;
+}
+
 /*
  * Read the rollup's row anew: it may have waited for someone who changed it.
  * False where that was a drop.
@@ -119,8 +153,42 @@ read_rollup(Refresh *refresh)
 
 	if (rollup == NULL)
 		return false;
-	refresh->rollup = rollup;
+	aim(refresh, rollup);
 	return true;
+}
+
+/* Is there a table that this refresh could keep? */
+static bool
+can_refresh(const Refresh *refresh)
+{
+	const DrRollup *rollup = refresh->rollup;
+
+	if (refresh->build || rollup->state == DR_STATE_SHADOW)
+		return OidIsValid(rollup->shadow);
+	return rollup->state == DR_STATE_ON ||
+		(rollup->state == DR_STATE_NEW && dr_catalog_wanted(rollup) == DR_STATE_ON);
+}
+
+static void
+complain_of_state(const DrRollup *rollup)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("rollup \"%s\" is not kept by the daily refresh",
+					dr_catalog_name(rollup->live)),
+			 errdetail("Its state is \"%s\", the mode wanted for it \"%s\".",
+					   dr_catalog_state_name(rollup->state),
+					   dr_catalog_state_name(dr_catalog_wanted(rollup))),
+			 errhint("CALL rollup_run(%s) makes whatever pass it needs.",
+					 quote_literal_cstr(dr_objects_relation(rollup->live)))));
+}
+
+/* The marks that this refresh takes.  A mark of live's own (a backfill's) says
+ * nothing of a shadow; where there is no shadow it says no more than others. */
+static char
+taken_marks(const Refresh *refresh)
+{
+	return refresh->rollup->state == DR_STATE_SHADOW ? DR_DIRTIES_DAILY : DR_DIRTIES_ANY;
 }
 
 static uint64
@@ -130,7 +198,7 @@ count_marked_keys(const Refresh *refresh, uint64 limit)
 	uint64		keys;
 
 	dr_identity_enter_sql(refresh->rollup->owner, &before);
-	keys = dr_late_count(refresh->rollup, refresh->def, limit);
+	keys = dr_late_count(refresh->rollup, refresh->def, DR_DIRTIES_DAILY, limit);
 	dr_identity_leave_sql(&before);
 	return keys;
 }
@@ -139,18 +207,19 @@ count_marked_keys(const Refresh *refresh, uint64 limit)
 static const char *
 choose_action(Refresh *refresh)
 {
-	const DrRollup *rollup = refresh->rollup;
-
 	refresh->seed = false;
-	if (rollup->has_watermark && refresh->boundary < rollup->watermark)
+	if (refresh->has_watermark && refresh->boundary < refresh->watermark)
 		return "none";
-	if (!rollup->has_watermark || rollup->reseed != NULL)
+	if (!refresh->has_watermark ||
+		(refresh->table == refresh->rollup->live && refresh->rollup->reseed != NULL))
 	{
 		refresh->seed = true;
 		return "seed";
 	}
-	if (refresh->boundary > rollup->watermark)
-		return "fold";
+	if (refresh->boundary > refresh->watermark)
+		return refresh->build ? "seed" : "fold";
+	if (refresh->build)
+		return "none";
 	return count_marked_keys(refresh, 1) > 0 ? "late" : "none";
 }
 
@@ -163,21 +232,47 @@ choose_action(Refresh *refresh)
 static bool
 reads_unmarked_rows(const Refresh *refresh)
 {
-	return (refresh->seed || strcmp(refresh->run.action, "fold") == 0) &&
-		(!refresh->rollup->has_watermark ||
-		 refresh->boundary > refresh->rollup->watermark);
+	return strcmp(refresh->run.action, "none") != 0 &&
+		(!refresh->has_watermark || refresh->boundary > refresh->watermark);
 }
 
 /* ------------------------------------------------------------- steps 1 to 3 */
 
-/* NULL where the rollup was dropped while we waited for its refresh lock. */
+/*
+ * The refresh lock is held: read the rollup, and check that a refresh may run.
+ * False where the rollup was dropped meanwhile.
+ */
+static bool
+prepare(Refresh *refresh, bool given, TimestampTz wanted)
+{
+	/* our own writes that follow must meet the lock, not an old threshold */
+	dr_late_forget_thresholds();
+	if (!read_rollup(refresh))
+		return false;
+	refresh->boundary = choose_boundary(refresh, given, wanted);
+	if (!can_refresh(refresh))
+		complain_of_state(refresh->rollup);
+	dr_watermark_check_zone(refresh->rollup->live);
+	refresh->def = dr_definition_read(refresh->rollup->source, refresh->rollup->events,
+									  refresh->rollup->definition);
+	dr_locks_check_not_in_use(refresh->rollup->source, "refresh a rollup of");
+	dr_late_check_triggers(refresh->rollup);
+	refresh->run.action = choose_action(refresh);
+	return true;
+}
+
+/*
+ * Steps 1 to 3.  NULL where the rollup was dropped while we waited for its
+ * refresh lock.
+ */
 static Refresh *
-begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
+begin_refresh(DrRollup *rollup, bool build, bool given, TimestampTz wanted)
 {
 	Refresh    *refresh = palloc0(sizeof(Refresh));
 	ErrorContextCallback context;
 
-	refresh->rollup = rollup;
+	refresh->build = build;
+	aim(refresh, rollup);
 	refresh->name = dr_catalog_name(rollup->live);
 	refresh->zone = dr_boundary_zone(rollup->time_zone);
 	refresh->boundary = choose_boundary(refresh, given, wanted);
@@ -189,20 +284,12 @@ begin_refresh(DrRollup *rollup, bool given, TimestampTz wanted)
 	error_context_stack = &context;
 
 	dr_locks_refresh(rollup->definition, refresh->name);
-
-	/* our own writes that follow must meet the lock, not an old threshold */
-	dr_late_forget_thresholds();
-
-	if (!read_rollup(refresh))
+	if (!prepare(refresh, given, wanted))
 	{
 		dr_locks_refresh_undone(rollup->definition);
 		error_context_stack = context.previous;
 		return NULL;
 	}
-	refresh->def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
-	dr_locks_check_not_in_use(rollup->source, "refresh a rollup of");
-	dr_late_check_triggers(refresh->rollup);
-	refresh->run.action = choose_action(refresh);
 	DR_WAITPOINT("refresh-locked");
 
 	if (reads_unmarked_rows(refresh))
@@ -233,8 +320,7 @@ run_statement(const Refresh *refresh, const char *sql, bool with_lower)
 	Datum		values[2] = {upper, upper};
 
 	if (with_lower)
-		values[0] = dr_boundary_datum(def->time_kind, refresh->zone,
-									  refresh->rollup->watermark);
+		values[0] = dr_boundary_datum(def->time_kind, refresh->zone, refresh->watermark);
 	if (SPI_execute_with_args(sql, with_lower ? 2 : 1, types, values, NULL,
 							  false, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", sql);
@@ -252,19 +338,21 @@ returned_count(void)
 }
 
 /*
- * Everything before B into live, whatever live held.  The marks go first: a
+ * Everything before B into the table, whatever it held.  The marks go first: a
  * mark seen by the earlier statement belongs to a row that the later one sees.
  */
 static void
 seed(Refresh *refresh)
 {
-	/* The statement finds live's rows by their place: nobody may move one.
+	/* The statement finds the rows by their place: nobody may move one.
 	 * Readers and foreign keys are not kept waiting. */
-	LockRelationOid(refresh->rollup->live, ShareRowExclusiveLock);
-	if (SPI_execute(dr_query_forget_marks(refresh->rollup), false, 0) != SPI_OK_DELETE)
-		elog(ERROR, "could not take the marks of rollup \"%s\"",
-			 refresh->name);
-	run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup), false);
+	LockRelationOid(refresh->table, ShareRowExclusiveLock);
+	if (!refresh->build &&
+		SPI_execute(dr_query_forget_marks(refresh->rollup, taken_marks(refresh)),
+					false, 0) != SPI_OK_DELETE)
+		elog(ERROR, "could not take the marks of rollup \"%s\"", refresh->name);
+	run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup, refresh->table, "$1"),
+				  false);
 	refresh->run.folded_keys = returned_count();
 	DR_WAITPOINT("refresh-folded");
 }
@@ -273,14 +361,15 @@ static void
 fold(Refresh *refresh)
 {
 	refresh->run.folded_keys =
-		run_statement(refresh, dr_query_fold(refresh->def, refresh->rollup), true);
+		run_statement(refresh, dr_query_fold(refresh->def, refresh->table, true), true);
 	DR_WAITPOINT("refresh-folded");
 }
 
 static void
 recompute_marked_keys(Refresh *refresh)
 {
-	run_statement(refresh, dr_query_recompute(refresh->def, refresh->rollup), false);
+	run_statement(refresh, dr_query_recompute(refresh->def, refresh->rollup, refresh->table,
+											  taken_marks(refresh), "$1"), false);
 	refresh->run.late_keys = returned_count();
 }
 
@@ -290,16 +379,16 @@ prefer_seed_to_many_late_keys(Refresh *refresh)
 {
 	uint64		limit = dr_guc_max_late_keys;
 
-	if (refresh->seed)
+	if (refresh->seed || refresh->build)
 		return;
 	if (dr_guc_max_late_keys < 0)
 	{
 		limit = DR_LATE_KEYS_FLOOR;
-		if (dr_late_count(refresh->rollup, refresh->def, limit + 1) <= limit)
+		if (dr_late_count(refresh->rollup, refresh->def, DR_DIRTIES_DAILY, limit + 1) <= limit)
 			return;
-		limit = Max(limit, dr_check_count(refresh->rollup, refresh->def).rows / 5);
+		limit = Max(limit, dr_check_count(refresh->rollup, refresh->def, refresh->table).rows / 5);
 	}
-	if (dr_late_count(refresh->rollup, refresh->def, limit + 1) <= limit)
+	if (dr_late_count(refresh->rollup, refresh->def, DR_DIRTIES_DAILY, limit + 1) <= limit)
 		return;
 
 	refresh->seed = true;
@@ -349,6 +438,16 @@ advance_watermark(Refresh *refresh)
 				 errmsg("the clock went back behind %s during the refresh",
 						timestamptz_to_str(refresh->boundary)),
 				 errhint("Refresh again when the clock is right.")));
+	if (refresh->table == refresh->rollup->shadow)
+	{
+		if (!dr_catalog_advance_shadow(refresh->rollup, refresh->boundary))
+			complain_of_change(refresh);
+		return;
+	}
+
+	/* a content that was being built to replace this one is needed no more */
+	if (refresh->seed)
+		dr_shadow_drop(refresh->rollup);
 	if (!dr_catalog_advance(refresh->rollup, refresh->boundary, refresh->seed))
 		complain_of_change(refresh);
 }
@@ -360,15 +459,18 @@ bring_content(Refresh *refresh)
 	DrIdentity	before;
 
 	dr_identity_enter_sql(refresh->rollup->owner, &before);
+	dr_guard_let(refresh->table);
 	prefer_seed_to_many_late_keys(refresh);
 	if (refresh->seed)
 		seed(refresh);
 	else
 	{
-		if (refresh->boundary > refresh->rollup->watermark)
+		if (refresh->boundary > refresh->watermark)
 			fold(refresh);
-		recompute_marked_keys(refresh);
+		if (!refresh->build)
+			recompute_marked_keys(refresh);
 	}
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 }
 
@@ -379,7 +481,7 @@ settle(Refresh *refresh)
 	DrRun	   *run = &refresh->run;
 
 	DR_WAITPOINT("refresh-before-advance");
-	if (refresh->seed || refresh->boundary > refresh->rollup->watermark)
+	if (refresh->seed || refresh->boundary > refresh->watermark)
 		advance_watermark(refresh);
 
 	if (refresh->seed)
@@ -408,11 +510,11 @@ finish_refresh(Refresh *refresh)
 	error_context_stack = &context;
 
 	/* those who were waited for may have changed it, as TRUNCATE does */
-	if (!read_rollup(refresh))
+	if (!read_rollup(refresh) || !can_refresh(refresh))
 		complain_of_change(refresh);
 	run->action = choose_action(refresh);
-	run->has_from = run->has_to = refresh->rollup->has_watermark;
-	run->from_time = run->to_time = refresh->rollup->watermark;
+	run->has_from = run->has_to = refresh->has_watermark;
+	run->from_time = run->to_time = refresh->watermark;
 	if (reads_unmarked_rows(refresh) && !refresh->waited)
 		complain_of_change(refresh);
 
@@ -434,10 +536,37 @@ finish_refresh(Refresh *refresh)
 	error_context_stack = context.previous;
 }
 
+/*
+ * One refresh, in the caller's transaction, for a pass that holds the refresh
+ * lock: to that boundary, of the table that is kept, or of a shadow that is
+ * built.  What it did stands in "run".
+ */
+void
+dr_refresh_run(DrRollup *rollup, TimestampTz boundary, bool build, DrRun *run)
+{
+	Refresh    *refresh = begin_refresh(rollup, build, true, boundary);
+
+	if (refresh == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the rollup was dropped while its refresh waited")));
+	finish_refresh(refresh);
+	*run = refresh->run;
+}
+
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_refresh);
-PG_FUNCTION_INFO_V1(dailyrollup_reseed);
+
+/* Does the daily refresh keep a table of this rollup? */
+static bool
+is_refreshed(DrRollup *rollup)
+{
+	Refresh		refresh = {.build = false};
+
+	aim(&refresh, rollup);
+	return can_refresh(&refresh);
+}
 
 static void
 return_run(ReturnSetInfo *result, const Refresh *refresh)
@@ -464,15 +593,18 @@ dailyrollup_refresh(PG_FUNCTION_ARGS)
 	TimestampTz wanted = given ? PG_GETARG_TIMESTAMPTZ(1) : 0;
 	ListCell   *cell;
 
-	check_transaction();
+	dr_refresh_check_transaction("rollup_refresh()");
 	rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() :
 		list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
 	InitMaterializedSRF(fcinfo, 0);
 
 	foreach(cell, rollups)
 	{
-		Refresh    *refresh = begin_refresh(lfirst(cell), given, wanted);
+		Refresh    *refresh;
 
+		if (PG_ARGISNULL(0) && !is_refreshed(lfirst(cell)))
+			continue;
+		refresh = begin_refresh(lfirst(cell), false, given, wanted);
 		if (refresh != NULL)
 			refreshes = lappend(refreshes, refresh);
 		else if (!PG_ARGISNULL(0))
@@ -486,14 +618,4 @@ dailyrollup_refresh(PG_FUNCTION_ARGS)
 		return_run((ReturnSetInfo *) fcinfo->resultinfo, lfirst(cell));
 	}
 	return (Datum) 0;
-}
-
-/* The next refresh builds live anew. */
-Datum
-dailyrollup_reseed(PG_FUNCTION_ARGS)
-{
-	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
-
-	dr_catalog_ask_reseed(rollup, "rollup_reseed");
-	PG_RETURN_VOID();
 }

@@ -2,11 +2,16 @@
  * refresh.h
  *		The daily refresh.
  *
- * Layer 5.
+ * Layer 7.
  */
 #ifndef DR_REFRESH_H
 #define DR_REFRESH_H
 
 #include "dailyrollup.h"
+
+#include "catalog.h"
+
+extern void dr_refresh_check_transaction(const char *function);
+extern void dr_refresh_run(DrRollup *rollup, TimestampTz boundary, bool build, DrRun *run);
 
 #endif							/* DR_REFRESH_H */

@@ -1,0 +1,225 @@
+/*
+ * adopt.c
+ *		An existing table as live.
+ *
+ * It must have the definition's columns, in any order.  Columns of its own may
+ * stand beside them, if a row can be added without a value for them.
+ */
+#include "adopt.h"
+
+#include "access/genam.h"
+#include "access/nbtree.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "commands/defrem.h"
+#include "executor/spi.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+
+#include "identity.h"
+#include "objects.h"
+#include "phrase.h"
+#include "source.h"
+
+/* ------------------------------------------------------------------ columns */
+
+static const DrColumn *
+find_column(const DrDefinition *def, const char *name)
+{
+	for (int i = 0; i < def->ncolumns; i++)
+		if (strcmp(def->columns[i].name, name) == 0)
+			return &def->columns[i];
+	return NULL;
+}
+
+/* A column of the table that the definition has too. */
+static void
+check_used_column(const char *live, Form_pg_attribute attribute, const DrColumn *column)
+{
+	const char *name = NameStr(attribute->attname);
+
+	if (attribute->atttypid != column->type || attribute->atttypmod != column->typmod)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" is of type %s, the query gives %s",
+						name, live,
+						format_type_with_typemod(attribute->atttypid, attribute->atttypmod),
+						format_type_with_typemod(column->type, column->typmod)),
+				 errhint("Cast the query's column, or change the table's.")));
+	if (attribute->attcollation != column->collation)
+		ereport(ERROR,
+				(errcode(ERRCODE_COLLATION_MISMATCH),
+				 errmsg("column \"%s\" of table \"%s\" has collation \"%s\", the query gives \"%s\"",
+						name, live,
+						OidIsValid(attribute->attcollation) ?
+						get_collation_name(attribute->attcollation) : "",
+						OidIsValid(column->collation) ? get_collation_name(column->collation) : "")));
+	if (attribute->attgenerated != '\0' || attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of table \"%s\" is generated, it cannot take the query's value",
+						name, live)));
+}
+
+/* Any other column of the table. */
+static void
+check_extra_column(const char *live, Form_pg_attribute attribute)
+{
+	if (attribute->attnotnull && !attribute->atthasdef && attribute->attidentity == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of table \"%s\" is not in the query, allows no null and has no default",
+						NameStr(attribute->attname), live),
+				 errhint("Give it a default, or drop its NOT NULL.")));
+}
+
+static void
+check_columns(Relation rel, const DrDefinition *def)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	const char *live = RelationGetRelationName(rel);
+	int			found = 0;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		const DrColumn *column;
+
+		if (attribute->attisdropped)
+			continue;
+		column = find_column(def, NameStr(attribute->attname));
+		if (column == NULL)
+			check_extra_column(live, attribute);
+		else
+		{
+			check_used_column(live, attribute, column);
+			found++;
+		}
+	}
+	for (int i = 0; found < def->ncolumns && i < def->ncolumns; i++)
+		if (get_attnum(RelationGetRelid(rel), def->columns[i].name) == InvalidAttrNumber)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("table \"%s\" has no column \"%s\"", live, def->columns[i].name),
+					 errdetail("The query gives one of type %s.",
+							   format_type_with_typemod(def->columns[i].type,
+														def->columns[i].typmod)),
+					 errhint("Add it, or take it out of the query.")));
+}
+
+/* ------------------------------------------------------------------ the table */
+
+static void
+reject_table(const char *live, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("\"%s\" cannot become a rollup: it %s", live, what)));
+}
+
+/* An error where the table, which the caller has locked, cannot be live. */
+void
+dr_adopt_check(Oid live, const DrDefinition *def)
+{
+	Relation	rel = relation_open(live, NoLock);
+	const char *name = RelationGetRelationName(rel);
+
+	if (rel->rd_rel->relkind != RELKIND_RELATION)
+		reject_table(name, rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
+					 "is partitioned" : "is not a table");
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		reject_table(name, rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ?
+					 "is temporary" : "is unlogged and would be empty after a crash");
+	if (rel->rd_rel->relispartition || has_superclass(live) || has_subclass(live))
+		reject_table(name, "takes part in inheritance");
+	if (rel->rd_rel->relhasrules)
+		reject_table(name, "has rules");
+	if (live == def->source)
+		reject_table(name, "is the source");
+	if (dr_source_hides_rows(live))
+		reject_table(name, "forces row-level security on its owner");
+	if (rel->rd_rel->relowner != dr_catalog_relation_owner(def->source))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" and its source belong to different roles", name),
+				 errhint("Run ALTER TABLE ... OWNER TO ... for one of them.")));
+	check_columns(rel, def);
+	relation_close(rel, NoLock);
+}
+
+/* ------------------------------------------------------------- unique index */
+
+/* Does this index keep live at one row a key, NULLs equal? */
+static bool
+index_is_unique_by_key(Relation rel, Relation index, const DrDefinition *def)
+{
+	Form_pg_index form = index->rd_index;
+
+	if (!form->indisunique || !form->indimmediate || !form->indisvalid ||
+		!form->indisready || index->rd_rel->relam != BTREE_AM_OID ||
+		form->indnkeyatts != def->nkeys ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+		return false;
+	for (int i = 0; i < form->indnkeyatts; i++)
+	{
+		AttrNumber	attno = form->indkey.values[i];
+		Form_pg_attribute attribute;
+		const DrColumn *column;
+
+		if (attno <= 0)
+			return false;
+		attribute = TupleDescAttr(RelationGetDescr(rel), attno - 1);
+		column = find_column(def, NameStr(attribute->attname));
+		if (column == NULL || !column->is_key ||
+			(!attribute->attnotnull && !form->indnullsnotdistinct) ||
+			index->rd_opfamily[i] !=
+			get_opclass_family(GetDefaultOpClass(attribute->atttypid, BTREE_AM_OID)) ||
+			index->rd_indcollation[i] != attribute->attcollation)
+			return false;
+	}
+	return true;
+}
+
+/* Can live hold one row a key at most?  The caller has locked it. */
+bool
+dr_adopt_has_unique_index(Oid live, const DrDefinition *def)
+{
+	Relation	rel = table_open(live, NoLock);
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *cell;
+	bool		found = false;
+
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+
+		found = found || index_is_unique_by_key(rel, index, def);
+		index_close(index, AccessShareLock);
+	}
+	table_close(rel, NoLock);
+	return found;
+}
+
+/*
+ * Create the unique index that live needs, where it has none; true where it had
+ * none.  The caller works as the owner, has connected to SPI and locked live.
+ * A constraint of live that still waits for its check would forbid an index.
+ */
+bool
+dr_adopt_ensure_unique_index(const DrRollup *rollup, const DrDefinition *def)
+{
+	if (dr_adopt_has_unique_index(rollup->live, def))
+		return false;
+	if (SPI_execute("SET CONSTRAINTS ALL IMMEDIATE", false, 0) < 0 ||
+		SPI_execute(psprintf("CREATE UNIQUE INDEX ON %s (%s) NULLS NOT DISTINCT",
+							 dr_objects_relation(rollup->live),
+							 dr_phrase_columns(def, NULL, true, false)), false, 0) < 0)
+		elog(ERROR, "could not create an index of \"%s\"", dr_catalog_name(rollup->live));
+	return true;
+}

@@ -1,0 +1,152 @@
+/*
+ * capture.c
+ *		The row triggers of a source: what becomes of a row that was written.
+ *
+ *		it is late						its key is marked
+ *		writes are folded into live		it is kept for the end of the transaction
+ *		neither							the trigger's WHEN has left it out
+ *
+ * Both conditions are constants of a statement (and of each leaf): so a row
+ * that is neither costs one comparison.  A change of state that turns the fold
+ * on waits for all who write; one that turns it off is met again at the end.
+ */
+#include "capture.h"
+
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "nodes/makefuncs.h"
+#include "nodes/supportnodes.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+
+#include "catalog.h"
+#include "event.h"
+#include "fold.h"
+#include "guc.h"
+#include "identity.h"
+#include "late.h"
+#include "plans.h"
+#include "watermark.h"
+
+/* The rows that one firing of the trigger is about: one, or the two images of
+ * an update. */
+typedef struct Written
+{
+	int			n;
+	Datum	   *values[2];
+	bool	   *nulls[2];
+	bool		added;
+} Written;
+
+static void
+read_row(DrPlans *plans, Written *written, TupleTableSlot *slot)
+{
+	int			i = written->n++;
+
+	written->values[i] = palloc(plans->def->nevents * sizeof(Datum));
+	written->nulls[i] = palloc(plans->def->nevents * sizeof(bool));
+	dr_event_read(plans, slot, written->values[i], written->nulls[i]);
+}
+
+static bool
+is_late(const DrPlans *plans, const Written *written)
+{
+	for (int i = 0; i < written->n; i++)
+		if (!written->nulls[i][0] && dr_late_is_late(plans, written->values[i][0]))
+			return true;
+	return false;
+}
+
+/* A writer needs no right on the marks; the key's expressions are the owner's
+ * and must not run with the writer's rights. */
+static void
+mark(DrPlans *plans, const Written *written)
+{
+	DrIdentity	before;
+
+	dr_identity_enter_sql(plans->rollup->owner, &before);
+	for (int i = 0; i < written->n; i++)
+		dr_late_mark_event(plans, written->values[i], written->nulls[i], DR_DIRTIES_DAILY);
+	dr_identity_leave_sql(&before);
+}
+
+static void
+capture(DrPlans *plans, TriggerData *trigger)
+{
+	Oid			relation = RelationGetRelid(trigger->tg_relation);
+	Written		written = {.added = TRIGGER_FIRED_BY_INSERT(trigger->tg_event)};
+
+	/* a partition that is being detached concurrently keeps its triggers for a
+	 * while, but its rows are no longer the source's */
+	if (trigger->tg_trigger->tgisclone && !dr_event_in_source(plans, relation))
+		return;
+	dr_event_locate(plans, relation);
+	read_row(plans, &written, trigger->tg_trigslot);
+	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+	{
+		read_row(plans, &written, trigger->tg_newslot);
+		if (dr_event_same(plans->def, written.values[0], written.nulls[0],
+						  written.values[1], written.nulls[1]))
+			return;
+	}
+
+	if (is_late(plans, &written))
+		mark(plans, &written);
+	if (dr_watermark_of(plans->live)->folds)
+		for (int i = 0; i < written.n; i++)
+			dr_fold_collect(plans, written.values[i], written.nulls[i],
+							written.added, dr_guc_backfill);
+}
+
+/* --------------------------------------------------------------------- SQL */
+
+PG_FUNCTION_INFO_V1(dailyrollup_folds);
+PG_FUNCTION_INFO_V1(dailyrollup_folds_support);
+PG_FUNCTION_INFO_V1(dailyrollup_capture);
+
+Datum
+dailyrollup_folds(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(dr_watermark_of(PG_GETARG_OID(0))->folds);
+}
+
+/* Planner support: a constant once a statement. */
+Datum
+dailyrollup_folds_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	Const	   *live;
+
+	if (!IsA(request, SupportRequestSimplify))
+		PG_RETURN_POINTER(NULL);
+	live = linitial(((SupportRequestSimplify *) request)->fcall->args);
+	if (!IsA(live, Const) || live->constisnull)
+		PG_RETURN_POINTER(NULL);
+	PG_RETURN_POINTER(makeBoolConst(dr_watermark_of(DatumGetObjectId(live->constvalue))->folds,
+									false));
+}
+
+/* Row trigger of a source: AFTER INSERT, UPDATE or DELETE. */
+Datum
+dailyrollup_capture(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+	DrPlans    *plans;
+
+	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
+		!TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+		trigger->tg_trigger->tgnargs != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("this function serves the row triggers of a rollup's source alone"),
+				 errhint("They are made by rollup_create.")));
+	plans = dr_plans_of_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
+	if (plans != NULL)
+	{
+		plans->uses++;
+		capture(plans, trigger);
+		plans->uses--;
+	}
+	PG_RETURN_POINTER(NULL);
+}

@@ -1,0 +1,148 @@
+/*
+ * chunk.c
+ *		A seed in parts: where each of them ends.
+ *
+ * Each part is a refresh of its own, in a transaction of its own, so that a
+ * seed that is killed goes on where it was.  It pays where a part can be read
+ * without the rest:
+ *
+ *		partitioned by ranges of the time column	a partition at a time
+ *		an index that leads with the time column	a 64th of the time, or a day
+ *		else										all at once
+ */
+#include "chunk.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "executor/spi.h"
+#include "partitioning/partbounds.h"
+#include "partitioning/partdesc.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/partcache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/timestamp.h"
+
+#include "boundary.h"
+#include "identity.h"
+#include "query.h"
+
+#define SPANS	64
+
+/* The nearest midnight after W that is not before the bound; kept if least. */
+static void
+consider(TimestampTz candidate, bool has_watermark, TimestampTz watermark, TimestampTz *end)
+{
+	if ((!has_watermark || candidate > watermark) && candidate < *end)
+		*end = candidate;
+}
+
+/* The first partition's end after W, where the partitions are ranges of time. */
+static TimestampTz
+end_of_partition(const DrRollup *rollup, const DrDefinition *def, Relation source,
+				 bool has_watermark, TimestampTz watermark, TimestampTz end)
+{
+	PartitionKey key = RelationGetPartitionKey(source);
+	PartitionDesc desc = RelationGetPartitionDesc(source, true);
+	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+
+	if (key->strategy != PARTITION_STRATEGY_RANGE ||
+		key->partattrs[0] != def->events[0].attno || desc->boundinfo == NULL)
+		return end;
+	for (int i = 0; i < desc->boundinfo->ndatums; i++)
+		if (desc->boundinfo->kind[i][0] == PARTITION_RANGE_DATUM_VALUE)
+		{
+			Datum		bound = desc->boundinfo->datums[i][0];
+
+			if (dr_boundary_is_finite(def->time_kind, bound))
+				consider(dr_boundary_not_before(def->time_kind, zone, bound),
+						 has_watermark, watermark, &end);
+		}
+	return end;
+}
+
+static bool
+index_leads_with_time(const DrDefinition *def, Relation source)
+{
+	List	   *indexes = RelationGetIndexList(source);
+	ListCell   *cell;
+	bool		found = false;
+
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+
+		found = found || (index->rd_index->indisvalid &&
+						  index->rd_index->indkey.values[0] == def->events[0].attno &&
+						  RelationGetIndexPredicate(index) == NIL);
+		index_close(index, AccessShareLock);
+	}
+	return found;
+}
+
+/* The least finite time of the source's rows from W on; false: there is none. */
+static bool
+first_time(const DrRollup *rollup, const DrDefinition *def,
+		   bool has_watermark, TimestampTz watermark, TimestampTz *first)
+{
+	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+	Oid			types[1] = {dr_boundary_type(def->time_kind)};
+	Datum		values[1] = {
+		has_watermark ? dr_boundary_datum(def->time_kind, zone, watermark) :
+		dr_boundary_minus_infinity(def->time_kind)
+	};
+	DrIdentity	before;
+	bool		isnull;
+	Datum		value;
+
+	dr_identity_enter_sql(rollup->owner, &before);
+	if (SPI_execute_with_args(dr_query_first_time(def), 1, types, values, NULL,
+							  true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not read \"%s\"", dr_catalog_name(rollup->source));
+	value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	if (!isnull && dr_boundary_is_finite(def->time_kind, value))
+		*first = dr_boundary_not_before(def->time_kind, zone, value);
+	else
+		isnull = true;
+	dr_identity_leave_sql(&before);
+	return !isnull;
+}
+
+/* The midnight that ends the next span of time. */
+static TimestampTz
+end_of_span(const DrRollup *rollup, const DrDefinition *def,
+			bool has_watermark, TimestampTz watermark, TimestampTz end)
+{
+	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+	TimestampTz least;
+	TimestampTz first;
+	TimestampTz candidate;
+
+	if (!first_time(rollup, def, false, 0, &least) ||
+		!first_time(rollup, def, has_watermark, watermark, &first) ||
+		first >= end)
+		return end;
+	candidate = dr_boundary_next(zone, first + Max(0, (end - least) / SPANS - USECS_PER_DAY));
+	consider(candidate, has_watermark, watermark, &end);
+	return end;
+}
+
+/*
+ * The boundary to which the next part of a seed to "boundary" goes, from W, or
+ * from the beginning.
+ */
+TimestampTz
+dr_chunk_end(const DrRollup *rollup, const DrDefinition *def,
+			 bool has_watermark, TimestampTz watermark, TimestampTz boundary)
+{
+	Relation	source = table_open(rollup->source, AccessShareLock);
+	TimestampTz end = boundary;
+
+	if (source->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		end = end_of_partition(rollup, def, source, has_watermark, watermark, boundary);
+	else if (index_leads_with_time(def, source))
+		end = end_of_span(rollup, def, has_watermark, watermark, boundary);
+	table_close(source, AccessShareLock);
+	return end;
+}

@@ -1,0 +1,18 @@
+/*
+ * chunk.h
+ *		A seed in parts: where each of them ends.
+ *
+ * Layer 7.
+ */
+#ifndef DR_CHUNK_H
+#define DR_CHUNK_H
+
+#include "dailyrollup.h"
+
+#include "catalog.h"
+
+extern TimestampTz dr_chunk_end(const DrRollup *rollup, const DrDefinition *def,
+								bool has_watermark, TimestampTz watermark,
+								TimestampTz boundary);
+
+#endif							/* DR_CHUNK_H */

@@ -1,0 +1,20 @@
+/*
+ * fold.h
+ *		The write-time fold.
+ *
+ * Layer 7.
+ */
+#ifndef DR_FOLD_H
+#define DR_FOLD_H
+
+#include "dailyrollup.h"
+
+#include "catalog.h"
+#include "plans.h"
+
+extern void dr_fold_init(void);
+extern void dr_fold_collect(DrPlans *plans, const Datum *event, const bool *nulls,
+							bool added, bool backfill);
+extern uint64 dr_fold_flush(DrRollup *rollup);
+
+#endif							/* DR_FOLD_H */

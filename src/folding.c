@@ -1,0 +1,350 @@
+/*
+ * folding.c
+ *		Statements that keep live while each write is folded into it.
+ *
+ * Inserts alone, where no event can be there twice, are merged by one
+ * statement (add).  Else the keys' rows are locked first (lock), and a second
+ * statement, whose snapshot is therefore newer than whatever others have done
+ * to these keys, decides for each event and key what there is to do (apply):
+ *
+ *		all rows of the event are new			merge the one that counts
+ *		an old row of the event counts			nothing
+ *		a new row counts instead of an old one	recompute the key
+ *		a row was changed or deleted			recompute the key
+ *		live did not have the key				recompute the key
+ *
+ * Keys are always taken in their own order, so that two transactions never
+ * wait for each other.  A key that is not there is locked by a row of it, a
+ * placeholder, which the second statement overwrites or deletes.
+ */
+#include "folding.h"
+
+#include "utils/builtins.h"
+
+#include "change.h"
+#include "phrase.h"
+#include "query.h"
+
+/* The rows that were written, those with a time; "condition" begins with AND. */
+static char *
+rows(const DrDefinition *def, const char *condition)
+{
+	return psprintf("(SELECT e.* FROM " DR_FOLDING_ROWS " e WHERE e.%s IS NOT NULL%s)",
+					quote_identifier(def->events[0].name), condition);
+}
+
+#define ADDED		" AND e.\"" DR_FOLDING_ADDED "\""
+#define TOUCHED		" AND NOT e.\"" DR_FOLDING_ADDED "\""
+
+/* "SELECT <key> AS k1, …": the keys of events over "e" */
+static char *
+keys_of(const DrDefinition *def, const char *from)
+{
+	char	  **event = dr_phrase_event_key(def);
+	StringInfoData buf;
+	bool		first = true;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "SELECT ");
+	for (int i = 0; i < def->nkeys; i++)
+		dr_phrase_append_item(&buf, &first, psprintf("%s AS k%d", event[i], i + 1));
+	appendStringInfo(&buf, " FROM %s", from);
+	return buf.data;
+}
+
+static char *
+content_of(const DrDefinition *def, const char *from)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	dr_phrase_append_content_of(&buf, def, from, " ");
+	return buf.data;
+}
+
+/* "ORDER BY 1, 2": by the key's columns, in the order of the definition */
+static char *
+by_key(const DrDefinition *def)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < def->nkeys; i++)
+		appendStringInfo(&buf, "%s%d", i == 0 ? "ORDER BY " : ", ", def->keys[i] + 1);
+	return buf.data;
+}
+
+/* Must keys be locked before anything is known of them?  With inserts alone
+ * they need not where no event can be there twice. */
+bool
+dr_folding_needs_locks(const DrDefinition *def)
+{
+	return dr_phrase_duplicates_possible(def);
+}
+
+/* Merge the rows, all of them inserted. */
+char *
+dr_folding_add(const DrDefinition *def, const DrRollup *rollup)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	dr_change_append_merge(&buf, def, rollup->live,
+						   psprintf("SELECT * FROM (%s) c %s",
+									content_of(def, rows(def, "")), by_key(def)));
+	return buf.data;
+}
+
+/* A row of NULLs for each key whose rows the definition's WHERE leaves out. */
+static char *
+keys_left_out(const DrDefinition *def)
+{
+	StringInfoData buf;
+	StringInfoData group;
+	bool		first = true;
+
+	initStringInfo(&buf);
+	initStringInfo(&group);
+	appendStringInfoString(&buf, "SELECT ");
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		const DrColumn *column = &def->columns[i];
+
+		dr_phrase_append_item(&buf, &first, column->is_key ?
+							  dr_phrase_expression(def, column->expr) :
+							  psprintf("CAST(NULL AS %s)",
+									   dr_phrase_type(column->type, column->typmod)));
+	}
+	for (int i = 0; i < def->nkeys; i++)
+		appendStringInfo(&group, "%s%d", i == 0 ? "" : ", ", def->keys[i] + 1);
+	appendStringInfo(&buf, " FROM %s e GROUP BY %s"
+					 " HAVING pg_catalog.count(*) FILTER (WHERE %s) = 0",
+					 rows(def, ""), group.data, dr_phrase_expression(def, def->where));
+	return buf.data;
+}
+
+/* "INSERT …" that locks the keys of "placeholders", and adds those not there */
+static char *
+lock_rows(const DrDefinition *def, const DrRollup *rollup, const char *placeholders)
+{
+	const char *first_key = quote_identifier(dr_phrase_key(def, 0)->name);
+
+	return psprintf("INSERT INTO %s AS l (%s) SELECT * FROM (%s) c(%s) %s"
+					" ON CONFLICT (%s) DO UPDATE SET %s = l.%s WHERE false",
+					dr_phrase_relation(rollup->live),
+					dr_phrase_columns(def, NULL, true, true), placeholders,
+					dr_phrase_columns(def, NULL, true, true), by_key(def),
+					dr_phrase_columns(def, NULL, true, false), first_key, first_key);
+}
+
+/*
+ * Lock live's rows of the written keys; returns the keys that it did not have,
+ * and has now.  A placeholder has the content of the rows at hand, for live may
+ * allow no NULL.
+ */
+char *
+dr_folding_lock(const DrDefinition *def, const DrRollup *rollup)
+{
+	char	   *placeholders = content_of(def, rows(def, ""));
+
+	if (def->where != NULL)
+		placeholders = psprintf("%s UNION ALL %s", placeholders, keys_left_out(def));
+	return psprintf("%s RETURNING %s", lock_rows(def, rollup, placeholders),
+					dr_phrase_join(dr_phrase_live_key(def, "l"), def->nkeys, ", "));
+}
+
+/* "c.a = s.a AND …" of the columns of dedup_by, for events without a NULL there */
+static char *
+same_event(const DrDefinition *def, bool nulls)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < def->ndedup; i++)
+	{
+		const DrEventColumn *event = &def->events[def->dedup_by[i]];
+		char	   *stored = psprintf("s.%s", quote_identifier(event->source_name));
+		char	   *wanted = psprintf("c.%s", quote_identifier(event->name));
+		char	   *equal = psprintf("%s %s %s", stored, dr_phrase_equality(event->type), wanted);
+
+		if (nulls && !event->not_null && def->dedup_by[i] != 0)
+			equal = psprintf("(%s OR %s AND %s)", equal,
+							 dr_phrase_is_null(event->type, stored),
+							 dr_phrase_is_null(event->type, wanted));
+		appendStringInfo(&buf, "%s%s", i == 0 ? "" : " AND ", equal);
+	}
+	return buf.data;
+}
+
+/* "(c.a IS NULL OR …)" of the columns of dedup_by that may be; NULL: none */
+static char *
+event_has_null(const DrDefinition *def)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < def->ndedup; i++)
+	{
+		const DrEventColumn *event = &def->events[def->dedup_by[i]];
+
+		if (!event->not_null && def->dedup_by[i] != 0)
+			appendStringInfo(&buf, "%s%s", buf.len == 0 ? "(" : " OR ",
+							 dr_phrase_is_null(event->type,
+											   psprintf("c.%s", quote_identifier(event->name))));
+	}
+	if (buf.len == 0)
+		return NULL;
+	appendStringInfoChar(&buf, ')');
+	return buf.data;
+}
+
+/* The source's rows of the events in "candidates". */
+static void
+append_stored_rows(StringInfo buf, const DrDefinition *def, bool nulls)
+{
+	appendStringInfoString(buf, "SELECT ");
+	dr_phrase_append_named_columns(buf, def, true);
+	appendStringInfo(buf, ", false AS \"dailyrollup fresh\" FROM candidates c JOIN %s%s s ON %s",
+					 def->partitioned ? "" : "ONLY ", dr_phrase_relation(def->source),
+					 same_event(def, nulls));
+	if (nulls)
+		appendStringInfo(buf, " WHERE (SELECT EXISTS (SELECT FROM candidates c WHERE %s)) AND %s",
+						 event_has_null(def), event_has_null(def));
+}
+
+/*
+ * CTE "best": of each event that was inserted the row that counts, if that is a
+ * new one, with the number of rows that the source has of the event, and of
+ * those that are new.
+ *
+ * The source's rows include the new ones, so a row that counts is also an old
+ * one where the source has it more often than it was inserted.
+ */
+static void
+append_best(StringInfo buf, const DrDefinition *def)
+{
+	char	   *event = dr_phrase_dedup_columns(def, false);
+	char	   *order = dr_phrase_dedup_order(def, false);
+
+	appendStringInfo(buf, ", candidates AS MATERIALIZED (SELECT DISTINCT %s FROM %s e), found AS (",
+					 event, rows(def, ADDED));
+	append_stored_rows(buf, def, false);
+	if (event_has_null(def) != NULL)
+	{
+		appendStringInfoString(buf, " UNION ALL ");
+		append_stored_rows(buf, def, true);
+	}
+	appendStringInfo(buf, " UNION ALL SELECT %s, true FROM %s e),"
+					 " ranked AS (SELECT e.*, pg_catalog.row_number() OVER best AS \"dailyrollup n\","
+					 " pg_catalog.count(*) FILTER (WHERE NOT \"dailyrollup fresh\") OVER event AS \"dailyrollup stored_rows\","
+					 " pg_catalog.count(*) FILTER (WHERE \"dailyrollup fresh\") OVER event AS \"dailyrollup fresh_rows\","
+					 " pg_catalog.count(*) FILTER (WHERE NOT \"dailyrollup fresh\") OVER equal AS \"dailyrollup stored_equal\","
+					 " pg_catalog.count(*) FILTER (WHERE \"dailyrollup fresh\") OVER equal AS \"dailyrollup fresh_equal\""
+					 " FROM found e WINDOW event AS (PARTITION BY %s),"
+					 " best AS (PARTITION BY %s ORDER BY %s),"
+					 " equal AS (PARTITION BY %s ORDER BY %s"
+					 " RANGE BETWEEN CURRENT ROW AND CURRENT ROW)),"
+					 " best AS MATERIALIZED (SELECT * FROM ranked"
+					 " WHERE \"dailyrollup n\" = 1"
+					 " AND \"dailyrollup stored_equal\" <= \"dailyrollup fresh_equal\")",
+					 dr_phrase_event_columns(def), rows(def, ADDED),
+					 event, event, order, event, order);
+}
+
+/*
+ * Bring the locked keys to the source's content.  DR_FOLDING_KEYS are those
+ * that live did not have.
+ */
+char *
+dr_folding_apply(const DrDefinition *def, const DrRollup *rollup)
+{
+	bool		deduplicate = dr_phrase_duplicates_possible(def);
+	char	   *event_key = dr_phrase_key_record(def, rollup->key_type, dr_phrase_event_key(def));
+	char	   *waiting_key = dr_phrase_key_record(def, rollup->key_type,
+												   dr_phrase_mark_key(def, "w"));
+	char	   *unheard = psprintf("NOT EXISTS (SELECT FROM waiting w WHERE %s = %s)",
+								   event_key, waiting_key);
+	char	   *adds;
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "WITH touched AS (%s e)", keys_of(def, rows(def, TOUCHED)));
+	if (deduplicate)
+		append_best(&buf, def);
+	appendStringInfoString(&buf, ", waiting AS MATERIALIZED (SELECT * FROM touched"
+						   " UNION SELECT * FROM " DR_FOLDING_KEYS);
+	if (deduplicate)
+		appendStringInfo(&buf, " UNION %s", keys_of(def, "best e WHERE e.\"dailyrollup stored_rows\" > e.\"dailyrollup fresh_rows\""));
+	appendStringInfoChar(&buf, ')');
+	dr_change_append_recompute(&buf, def, rollup, rollup->live, NULL);
+
+	adds = deduplicate ?
+		psprintf("(SELECT e.* FROM best e WHERE"
+				 " e.\"dailyrollup stored_rows\" <= e.\"dailyrollup fresh_rows\" AND %s)", unheard) :
+		rows(def, psprintf(ADDED " AND %s", unheard));
+	appendStringInfoString(&buf, ", merged AS (");
+	dr_change_append_merge(&buf, def, rollup->live, content_of(def, adds));
+	appendStringInfoString(&buf, ") SELECT pg_catalog.count(*) FROM waiting");
+	return buf.data;
+}
+
+/* Mark the keys of the rows; $1 is the proof, $2 what the marks dirty. */
+char *
+dr_folding_mark(const DrDefinition *def, const DrRollup *rollup)
+{
+	return dr_query_mark_rows(def, rollup, psprintf("SELECT e.* FROM %s e", rows(def, "")));
+}
+
+/* ------------------------------------------------------------------- flush */
+
+/* The keys that a backfill has dirtied. */
+char *
+dr_folding_marked_keys(const DrDefinition *def, const DrRollup *rollup)
+{
+	return psprintf("SELECT DISTINCT %s FROM %s m WHERE m.dirties = '%c'",
+					dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", "),
+					dr_phrase_relation(rollup->marks), DR_DIRTIES_LIVE);
+}
+
+/* Lock live's rows of DR_FOLDING_KEYS; a placeholder has the source's content. */
+char *
+dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup)
+{
+	char	  **key = dr_phrase_mark_key(def, "w");
+	StringInfoData buf;
+	bool		first = true;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "WITH waiting AS MATERIALIZED (SELECT w.* FROM " DR_FOLDING_KEYS " w"
+					 " WHERE NOT EXISTS (SELECT FROM ONLY %s l WHERE %s)),"
+					 " fresh AS MATERIALIZED (%s) SELECT ",
+					 dr_phrase_relation(rollup->live),
+					 dr_phrase_record_equal(def, rollup->key_type,
+											dr_phrase_live_key(def, "l"), key),
+					 dr_change_content_of_waiting(def, rollup, NULL));
+	for (int i = 0, k = 0; i < def->ncolumns; i++)
+		dr_phrase_append_item(&buf, &first, def->columns[i].is_key ? key[k++] :
+							  psprintf("f.%s", quote_identifier(def->columns[i].name)));
+	appendStringInfo(&buf, " FROM " DR_FOLDING_KEYS " w LEFT JOIN fresh f ON %s",
+					 dr_phrase_record_equal(def, rollup->key_type,
+											dr_phrase_live_key(def, "f"), key));
+	return lock_rows(def, rollup, buf.data);
+}
+
+/* Bring the locked keys to the source's content, and take their marks. */
+char *
+dr_folding_flush(const DrDefinition *def, const DrRollup *rollup)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "WITH waiting AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS "),"
+					 " taken AS (DELETE FROM %s m USING waiting w WHERE m.dirties = '%c' AND %s)",
+					 dr_phrase_relation(rollup->marks), DR_DIRTIES_LIVE,
+					 dr_phrase_record_equal(def, rollup->key_type,
+											dr_phrase_mark_key(def, "m"),
+											dr_phrase_mark_key(def, "w")));
+	dr_change_append_recompute(&buf, def, rollup, rollup->live, NULL);
+	appendStringInfoString(&buf, " SELECT pg_catalog.count(*) FROM waiting");
+	return buf.data;
+}

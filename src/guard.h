@@ -1,0 +1,16 @@
+/*
+ * guard.h
+ *		Who may write to live.
+ *
+ * Layer 5.
+ */
+#ifndef DR_GUARD_H
+#define DR_GUARD_H
+
+#include "dailyrollup.h"
+
+extern void dr_guard_init(void);
+extern void dr_guard_let(Oid live);
+extern void dr_guard_end(void);
+
+#endif							/* DR_GUARD_H */

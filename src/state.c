@@ -1,0 +1,372 @@
+/*
+ * state.c
+ *		The changes of a rollup's state, and what its owner may order.
+ *
+ *		off -> shadow		an empty shadow; passes fill it
+ *		shadow -> off		the shadow goes
+ *		shadow -> on		promote.c
+ *		on -> shadow, off	live catches up with the present
+ *		new -> on			passes build a shadow, promote.c
+ *
+ * Every change is made under the refresh lock.  One that turns the fold on
+ * stops all who write to the source until its commit: from the snapshot that
+ * live is brought to the present by, to the state that says so, no row may come
+ * that is neither seen nor folded.
+ */
+#include "state.h"
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "adopt.h"
+#include "boundary.h"
+#include "check.h"
+#include "debug.h"
+#include "definition.h"
+#include "fold.h"
+#include "guard.h"
+#include "identity.h"
+#include "late.h"
+#include "locks.h"
+#include "objects.h"
+#include "query.h"
+#include "refresh.h"
+#include "shadow.h"
+#include "watermark.h"
+
+static DrDefinition *
+definition_of(const DrRollup *rollup)
+{
+	return dr_definition_read(rollup->source, rollup->events, rollup->definition);
+}
+
+static void
+complain_of_change(const DrRollup *rollup)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("rollup \"%s\" was changed meanwhile", dr_catalog_name(rollup->live)),
+			 errhint("Try again.")));
+}
+
+/* Run a statement over the rollup's tables; $1, if "bounded", is that instant. */
+static void
+run(const DrRollup *rollup, const DrDefinition *def, const char *sql,
+	bool bounded, TimestampTz instant)
+{
+	Oid			types[1] = {dr_boundary_type(def->time_kind)};
+	Datum		values[1] = {(Datum) 0};
+
+	if (bounded)
+		values[0] = dr_boundary_datum(def->time_kind, dr_boundary_zone(rollup->time_zone),
+									  instant);
+	if (SPI_execute_with_args(sql, bounded ? 1 : 0, types, values, NULL, false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+}
+
+static void
+forget_marks(const DrRollup *rollup, const DrDefinition *def, char dirties)
+{
+	DrIdentity	before;
+
+	dr_identity_enter_sql(rollup->owner, &before);
+	run(rollup, def, dr_query_forget_marks(rollup, dirties), false, 0);
+	dr_identity_leave_sql(&before);
+}
+
+/* Nobody writes to the source or to live from here on. */
+static void
+stop_writers(const DrRollup *rollup)
+{
+	dr_locks_check_not_in_use(rollup->source, "change the mode of a rollup of");
+	dr_locks_writers_at_once(rollup->source, rollup->live, dr_catalog_name(rollup->source));
+	dr_locks_check_not_in_use(rollup->live, "change the mode of");
+}
+
+/* ----------------------------------------------------------- changes of state */
+
+/* From off: late rows are recorded from now on, and passes fill the shadow.  In
+ * state new or on a shadow is begun to replace live's content. */
+void
+dr_state_begin_shadow(DrRollup *rollup)
+{
+	dr_shadow_drop(rollup);
+	dr_shadow_create(rollup, definition_of(rollup));
+	if (rollup->state == DR_STATE_OFF && !dr_catalog_change_state(rollup, DR_STATE_SHADOW))
+		complain_of_change(rollup);
+}
+
+/* To off: what a backfill has left behind is folded, the shadow goes. */
+void
+dr_state_end_shadow(DrRollup *rollup)
+{
+	if (rollup->fold)
+		dr_fold_flush(rollup);
+	dr_shadow_drop(rollup);
+	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_DAILY);
+	if (!dr_catalog_change_state(rollup, DR_STATE_OFF))
+		complain_of_change(rollup);
+}
+
+/* Live, exact before its watermark, becomes exact through now. */
+static void
+catch_up(const DrRollup *rollup)
+{
+	DrDefinition *def = definition_of(rollup);
+	DrIdentity	before;
+
+	dr_identity_enter_sql(rollup->owner, &before);
+	dr_guard_let(rollup->live);
+	run(rollup, def, dr_query_fold(def, rollup->live, false), true, rollup->watermark);
+	run(rollup, def, dr_query_recompute(def, rollup, rollup->live, DR_DIRTIES_ANY, NULL), false, 0);
+	dr_guard_end();
+	dr_identity_leave_sql(&before);
+}
+
+/*
+ * From on to off or shadow.  It is the one change that lets writers wait, for
+ * as long as it takes to fold what has come since the watermark.
+ */
+void
+dr_state_leave_on(DrRollup *rollup, DrState to)
+{
+	dr_late_check_triggers(rollup);
+	stop_writers(rollup);
+	rollup = dr_catalog_owned(rollup->live);
+	if (rollup->state != DR_STATE_ON || !rollup->has_watermark || rollup->reseed != NULL)
+		complain_of_change(rollup);
+	DR_WAITPOINT("leave-on-stopped");
+	catch_up(rollup);
+	dr_shadow_drop(rollup);
+	if (!dr_catalog_change_state(rollup, to))
+		complain_of_change(rollup);
+	if (to == DR_STATE_SHADOW)
+		dr_shadow_create(dr_catalog_owned(rollup->live), definition_of(rollup));
+	DR_WAITPOINT_IN_COMMIT("leave-on-in-commit");
+}
+
+/* ------------------------------------------------------------- rollup_alter */
+
+static void
+alter_mode(const DrRollup *rollup, const char *mode)
+{
+	DrState		state;
+
+	if (strcmp(mode, "default") == 0)
+		dr_catalog_set_mode(rollup, NULL);
+	else if (dr_catalog_parse_state(mode, &state) && state != DR_STATE_NEW)
+		dr_catalog_set_mode(rollup, mode);
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized mode \"%s\"", mode),
+				 errhint("Use 'off', 'shadow', 'on', or 'default' for that of dailyrollup.mode.")));
+}
+
+/* The delay '-1' stands for the setting's. */
+static void
+alter_delay(const DrRollup *rollup, Interval *delay)
+{
+	bool		none = delay->month == 0 && delay->day == 0 && delay->time == -USECS_PER_SEC;
+
+	dr_catalog_set_delay(rollup, none ? NULL : dr_boundary_check_delay(delay));
+}
+
+/*
+ * Another zone's midnights from now on.  A watermark is an instant, and stays
+ * one; where the time column has no zone it is a local midnight, and stays that.
+ */
+static void
+alter_time_zone(const DrRollup *rollup, const char *time_zone)
+{
+	pg_tz	   *from = dr_boundary_zone(rollup->time_zone);
+	pg_tz	   *to = dr_boundary_zone(time_zone);
+	TimestampTz watermark = rollup->watermark;
+	TimestampTz shadow_watermark = rollup->shadow_watermark;
+
+	if (definition_of(rollup)->time_kind != DR_TIME_TIMESTAMPTZ)
+	{
+		if (rollup->has_watermark)
+			watermark = dr_boundary_translate(watermark, from, to);
+		if (rollup->has_shadow_watermark)
+			shadow_watermark = dr_boundary_translate(shadow_watermark, from, to);
+	}
+	dr_watermark_note_zone(rollup->live);
+	dr_catalog_set_time_zone(rollup, time_zone, watermark, shadow_watermark);
+}
+
+/* Live is left to others from now on. */
+static void
+stop_folding(const DrRollup *rollup)
+{
+	dr_locks_at_once(rollup->live, ShareRowExclusiveLock, dr_catalog_name(rollup->live));
+	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_LIVE);
+	dr_catalog_set_fold(rollup, false);
+}
+
+/* Each write is folded into live from now on, which therefore must be right. */
+static void
+start_folding(const DrRollup *rollup)
+{
+	DrDefinition *def = definition_of(rollup);
+	DrIdentity	before;
+
+	dr_refresh_check_transaction("rollup_alter()");
+	stop_writers(rollup);
+	if (dr_check_count_differences(rollup, def) > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("writes cannot be folded into \"%s\": its content is not that of its query",
+						dr_catalog_name(rollup->live)),
+				 errhint("Run rollup_recompute and rollup_alter(..., fold => true) in one transaction; rollup_verify shows what differs.")));
+	dr_identity_enter_sql(rollup->owner, &before);
+	dr_adopt_ensure_unique_index(rollup, def);
+	dr_identity_leave_sql(&before);
+	forget_marks(rollup, def, DR_DIRTIES_LIVE);
+	dr_catalog_set_fold(rollup, true);
+}
+
+static void
+alter_fold(const DrRollup *rollup, bool fold)
+{
+	bool		takes_effect = rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW;
+
+	if (fold == rollup->fold)
+		return;
+	if (!takes_effect)
+		dr_catalog_set_fold(rollup, fold);
+	else if (fold)
+		start_folding(rollup);
+	else
+		stop_folding(rollup);
+}
+
+/* -------------------------------------------------------------- recompute */
+
+/* Live from the whole source, now.  Who folds waits, or is waited for. */
+static void
+recompute(const DrRollup *rollup)
+{
+	DrDefinition *def;
+	DrIdentity	before;
+
+	/* with the fold, all are seen who have folded, and the others come after us;
+	 * without, those who write now are none of ours */
+	dr_locks_source(rollup->source, dr_catalog_name(rollup->source));
+	dr_locks_at_once(rollup->live, ShareRowExclusiveLock, dr_catalog_name(rollup->live));
+	dr_locks_check_not_in_use(rollup->live, "recompute");
+	def = definition_of(rollup);
+	forget_marks(rollup, def, DR_DIRTIES_LIVE);
+	dr_identity_enter_sql(rollup->owner, &before);
+	dr_guard_let(rollup->live);
+	run(rollup, def, dr_query_seed(def, rollup, rollup->live, NULL), false, 0);
+	dr_guard_end();
+	dr_identity_leave_sql(&before);
+}
+
+static void
+check_recomputable(const DrRollup *rollup)
+{
+	const char *live = quote_literal_cstr(dr_objects_relation(rollup->live));
+
+	if (rollup->state == DR_STATE_ON)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rollup \"%s\" cannot be recomputed in state \"on\"",
+						dr_catalog_name(rollup->live)),
+				 errdetail("Its table ends at the watermark; what came later would be counted twice."),
+				 errhint("Run SELECT rollup_reseed(%s): the next pass builds it anew.", live)));
+	if (rollup->state == DR_STATE_NEW)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rollup \"%s\" is not filled yet", dr_catalog_name(rollup->live)),
+				 errhint("CALL rollup_run(%s) fills it.", live)));
+}
+
+/* --------------------------------------------------------------------- SQL */
+
+PG_FUNCTION_INFO_V1(dailyrollup_alter);
+PG_FUNCTION_INFO_V1(dailyrollup_recompute);
+PG_FUNCTION_INFO_V1(dailyrollup_flush);
+PG_FUNCTION_INFO_V1(dailyrollup_reseed);
+
+/* The rollup, by its owner, under its refresh lock. */
+static DrRollup *
+take(Oid live)
+{
+	dr_locks_refresh(dr_catalog_owned(live)->definition, dr_catalog_name(live));
+
+	/* our own writes that follow must meet the lock, not an old threshold */
+	dr_late_forget_thresholds();
+	return dr_catalog_owned(live);
+}
+
+Datum
+dailyrollup_alter(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup;
+
+	PreventCommandIfReadOnly("rollup_alter()");
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	if (!PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the query of a rollup cannot be altered"),
+				 errhint("Create another rollup, or remove this one by rollup_drop and create it again.")));
+	if (!PG_ARGISNULL(2))
+		alter_delay(rollup, PG_GETARG_INTERVAL_P(2));
+	if (!PG_ARGISNULL(3))
+		alter_mode(rollup, text_to_cstring(PG_GETARG_TEXT_PP(3)));
+	if (!PG_ARGISNULL(4))
+		alter_time_zone(take(rollup->live), text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	if (!PG_ARGISNULL(5))
+		alter_fold(take(rollup->live), PG_GETARG_BOOL(5));
+	PG_RETURN_VOID();
+}
+
+Datum
+dailyrollup_recompute(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup;
+
+	dr_refresh_check_transaction("rollup_recompute()");
+	check_recomputable(dr_catalog_owned(PG_GETARG_OID(0)));
+	rollup = take(PG_GETARG_OID(0));
+	check_recomputable(rollup);
+	recompute(rollup);
+	PG_RETURN_VOID();
+}
+
+/* Returns the number of keys that were recomputed. */
+Datum
+dailyrollup_flush(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+
+	dr_refresh_check_transaction("rollup_flush()");
+	PG_RETURN_INT64(dr_fold_flush(rollup));
+}
+
+/* The next refresh or pass builds live anew. */
+Datum
+dailyrollup_reseed(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+
+	if (rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rollup \"%s\" is in state \"%s\"", dr_catalog_name(rollup->live),
+						dr_catalog_state_name(rollup->state)),
+				 errhint("rollup_recompute brings the table to its query's content there.")));
+	dr_catalog_ask_reseed(rollup, "rollup_reseed");
+	PG_RETURN_VOID();
+}

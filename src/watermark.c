@@ -1,0 +1,123 @@
+/*
+ * watermark.c
+ *		What writers ask for all the time, remembered by the session.
+ *
+ * A change of a rollup's row sends a relcache invalidation of its source.  The
+ * message reaches other sessions after the change is visible and before the
+ * changing transaction's locks are released, so a session that finds the
+ * refresh lock free, and accepts messages, cannot keep an old watermark.
+ */
+#include "watermark.h"
+
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "boundary.h"
+#include "catalog.h"
+#include "compat.h"
+
+static HTAB *watermarks = NULL;
+
+/* Counts the relcache invalidations that this session has seen. */
+static uint64 invalidations = 0;
+
+static void
+forget_watermarks(Datum arg, Oid relation)
+{
+	HASH_SEQ_STATUS status;
+	DrWatermark *entry;
+
+	invalidations++;
+	hash_seq_init(&status, watermarks);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		if (!OidIsValid(relation) || entry->source == relation ||
+			entry->live == relation)
+			entry->valid = false;
+}
+
+/*
+ * What the session remembers of a rollup's watermark, read anew where it was
+ * told to forget.  The caller has accepted invalidation messages after it
+ * found the refresh lock free.
+ *
+ * Messages are counted before the scan, and the scan takes its snapshot after
+ * that: an entry read while a message came in serves this one call only.
+ */
+const DrWatermark *
+dr_watermark_of(Oid live)
+{
+	bool		found;
+	DrWatermark *entry = hash_search(watermarks, &live, HASH_ENTER, &found);
+	uint64		before;
+	DrRollup   *rollup;
+
+	if (found && entry->valid)
+		return entry;
+
+	entry->valid = false;
+	entry->source = InvalidOid;
+	before = invalidations;
+	rollup = dr_catalog_find(live, NULL);
+	if (rollup == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live))));
+	entry->source = rollup->source;
+	entry->definition = rollup->definition;
+	entry->time_kind = dr_boundary_kind(get_atttype(rollup->events, 1));
+	entry->zone = dr_boundary_zone(rollup->time_zone);
+	entry->folds = dr_catalog_folds(rollup);
+	entry->recorded = rollup->has_watermark || rollup->has_shadow_watermark;
+	entry->watermark = rollup->has_watermark ? rollup->watermark : rollup->shadow_watermark;
+	if (rollup->has_shadow_watermark)
+		entry->watermark = Max(entry->watermark, rollup->shadow_watermark);
+	entry->valid = before == invalidations;
+	return entry;
+}
+
+void
+dr_watermark_init(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(DrWatermark)};
+
+	watermarks = hash_create("dailyrollup watermarks", 16, &ctl,
+							 HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(forget_watermarks, (Datum) 0);
+}
+
+/* ---------------------------------------------------------------- time zone */
+
+/* The rollups whose time zone this transaction has changed. */
+static List *rezoned = NIL;
+static LocalTransactionId rezoned_in = InvalidLocalTransactionId;
+
+/* This transaction changes the rollup's time zone. */
+void
+dr_watermark_note_zone(Oid live)
+{
+	MemoryContext before;
+
+	if (rezoned_in != dr_my_lxid())
+		rezoned = NIL;
+	rezoned_in = dr_my_lxid();
+	before = MemoryContextSwitchTo(TopTransactionContext);
+	rezoned = list_append_unique_oid(rezoned, live);
+	MemoryContextSwitchTo(before);
+}
+
+/*
+ * An error where this transaction has changed it: until the commit, writers
+ * compute the old zone's midnights, which need not reach the new zone's.
+ */
+void
+dr_watermark_check_zone(Oid live)
+{
+	if (rezoned_in == dr_my_lxid() && list_member_oid(rezoned, live))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("the time zone of rollup \"%s\" was changed in this transaction",
+						dr_catalog_name(live)),
+				 errhint("Refresh it after the commit.")));
+}
