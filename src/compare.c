@@ -4,8 +4,9 @@
  *
  * Live's rows ("l") are joined with those of the other, "daily" side ("d") by
  * key, NULLs equal.  Left out are keys that wait for a recompute, and those of
- * several rows on a side: each of them is a "duplicate" and compared no
- * further (five equal copies would otherwise look equal).
+ * several rows on a side: each of these is a "duplicate", wrong whatever the
+ * other side has, and compared no further (five equal copies would otherwise
+ * look equal).
  *
  * The result has the columns of rollup_diff.
  */
@@ -105,8 +106,7 @@ list_duplicated(const DrDefinition *def, const char *name, const char *table, bo
 	char	   *row = row_json(def, "l");
 
 	return psprintf("SELECT 'duplicate', %s, NULL::pg_catalog.name[], %s, %s, u.n"
-					" FROM %s u JOIN ONLY %s l ON l.ctid = u.first"
-					" WHERE NOT EXISTS (SELECT FROM left_out m WHERE m.key = u.key)",
+					" FROM %s u JOIN ONLY %s l ON l.ctid = u.first",
 					dr_phrase_key_json(def, dr_phrase_live_key(def, "l")),
 					live ? row : "NULL::pg_catalog.jsonb",
 					live ? "NULL::pg_catalog.jsonb" : row, name, table);

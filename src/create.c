@@ -48,6 +48,7 @@
 
 #include "adopt.h"
 #include "boundary.h"
+#include "catalog_write.h"
 #include "compat.h"
 #include "definition.h"
 #include "identity.h"

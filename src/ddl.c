@@ -35,6 +35,7 @@
 #include "utils/rel.h"
 
 #include "catalog.h"
+#include "catalog_write.h"
 #include "create.h"
 #include "definition.h"
 #include "identity.h"

@@ -31,6 +31,7 @@
 
 #include "adopt.h"
 #include "boundary.h"
+#include "catalog_write.h"
 #include "debug.h"
 #include "definition.h"
 #include "guard.h"

@@ -36,6 +36,7 @@
 
 #include "boundary.h"
 #include "catalog.h"
+#include "catalog_write.h"
 #include "check.h"
 #include "debug.h"
 #include "definition.h"

@@ -14,6 +14,7 @@
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 
+#include "catalog_write.h"
 #include "locks.h"
 #include "objects.h"
 

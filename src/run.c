@@ -32,6 +32,7 @@
 
 #include "boundary.h"
 #include "catalog.h"
+#include "catalog_write.h"
 #include "check.h"
 #include "chunk.h"
 #include "debug.h"

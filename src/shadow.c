@@ -14,6 +14,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "catalog_write.h"
 #include "identity.h"
 #include "locks.h"
 #include "objects.h"

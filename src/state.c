@@ -26,6 +26,7 @@
 
 #include "adopt.h"
 #include "boundary.h"
+#include "catalog_write.h"
 #include "check.h"
 #include "debug.h"
 #include "definition.h"
