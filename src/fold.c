@@ -42,6 +42,7 @@
 #include "folding.h"
 #include "guard.h"
 #include "identity.h"
+#include "locks.h"
 
 /* The events that a level of the transaction has written. */
 typedef struct Batch
@@ -138,6 +139,10 @@ dr_fold_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 	int			n = plans->def->nevents;
 	Datum	   *values = palloc((n + 1) * sizeof(Datum));
 	bool	   *isnull = palloc((n + 1) * sizeof(bool));
+
+	/* what a trigger of live's writes while we change live may have been seen
+	 * by our statement, or not: its key is computed anew */
+	added = added && !dr_guard_is_open();
 
 	memcpy(values, event, n * sizeof(Datum));
 	memcpy(isnull, nulls, n * sizeof(bool));
@@ -268,7 +273,11 @@ statement_text(const DrPlans *plans, int statement)
 	}
 }
 
-/* Run one of the statements over the registered rows. */
+/*
+ * Run one of the statements over the registered rows.  By the latest snapshot,
+ * at any isolation level: by an older one, what others have deleted since would
+ * come back.
+ */
 static void
 run_statement(DrPlans *plans, int statement, int64 rows, int n, Oid *types, Datum *values)
 {
@@ -283,7 +292,8 @@ run_statement(DrPlans *plans, int statement, int64 rows, int n, Oid *types, Datu
 	else if (plan == NULL)
 		plan = plans->fold[statement] =
 			dr_plans_prepare(statement_text(plans, statement), n, types, CURSOR_OPT_GENERIC_PLAN);
-	if (SPI_execute_plan(plan, values, NULL, false, 0) < 0)
+	if (SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot,
+							 false, true, 0) < 0)
 		elog(ERROR, "could not fold into \"%s\"", dr_catalog_name(plans->live));
 }
 
@@ -457,6 +467,17 @@ fold_rollup(Oid live)
 	error_context_stack = context.previous;
 }
 
+/* What a statement of this session is just writing would be seen now, and
+ * folded again when its triggers fire. */
+static void
+check_not_in_use(Oid live)
+{
+	DrRollup   *rollup = dr_catalog_find(live, NULL);
+
+	if (rollup != NULL)
+		dr_locks_check_not_in_use(rollup->source, "fold a rollup of");
+}
+
 static List *
 rollups_to_fold(void)
 {
@@ -490,11 +511,25 @@ fold_all(bool at_end)
 
 		PushActiveSnapshot(GetTransactionSnapshot());
 		foreach(cell, lives)
+		{
+			check_not_in_use(lfirst_oid(cell));
 			fold_rollup(lfirst_oid(cell));
+		}
 		PopActiveSnapshot();
 		if (at_end)
 			AfterTriggerFireDeferred();
 	}
+}
+
+/*
+ * Fold what this transaction has written, before something that reads the
+ * source's rows into live: what it has read must not be folded again.  Rows
+ * that a statement of this session is just writing would be.
+ */
+void
+dr_fold_now(void)
+{
+	fold_all(false);
 }
 
 /* ------------------------------------------------------------------- flush */
@@ -511,6 +546,8 @@ dr_fold_flush(DrRollup *rollup)
 	DrIdentity	before;
 	int64		keys;
 
+	dr_locks_check_not_in_use(rollup->source, "flush a rollup of");
+	dr_fold_now();
 	LockRelationOid(rollup->live, RowExclusiveLock);
 	if (!still_folds(rollup->live))
 		return 0;

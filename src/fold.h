@@ -15,6 +15,7 @@
 extern void dr_fold_init(void);
 extern void dr_fold_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 							bool added, bool backfill);
+extern void dr_fold_now(void);
 extern uint64 dr_fold_flush(DrRollup *rollup);
 
 #endif							/* DR_FOLD_H */

@@ -45,6 +45,13 @@ dr_guard_end(void)
 	let_live = InvalidOid;
 }
 
+/* Is a statement of ours changing live? */
+bool
+dr_guard_is_open(void)
+{
+	return OidIsValid(let_live);
+}
+
 static void
 transaction_ended(XactEvent event, void *arg)
 {

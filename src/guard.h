@@ -12,5 +12,6 @@
 extern void dr_guard_init(void);
 extern void dr_guard_let(Oid live);
 extern void dr_guard_end(void);
+extern bool dr_guard_is_open(void);
 
 #endif							/* DR_GUARD_H */

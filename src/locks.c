@@ -311,6 +311,46 @@ dr_locks_refresh_taken(Oid definition)
  * a shorter lock_timeout) has passed.
  */
 static bool
+only_autovacuum_holds(Oid relation, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holder;
+	bool		only = true;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	for (holder = GetLockConflicts(&tag, mode, NULL);
+		 only && VirtualTransactionIdIsValid(*holder);
+		 holder++)
+	{
+		PGPROC	   *proc = dr_vxid_proc(*holder);
+
+		if (proc == NULL)
+			return false;
+		LWLockAcquire(ProcArrayLock, LW_SHARED);
+		only = dr_proc_lxid(proc) == holder->localTransactionId &&
+			(proc->statusFlags & PROC_IS_AUTOVACUUM) != 0 &&
+			(proc->statusFlags & PROC_VACUUM_FOR_WRAPAROUND) == 0;
+		LWLockRelease(ProcArrayLock);
+	}
+	return only;
+}
+
+/*
+ * One try.  A vacuum of the server's own may run for hours; it gives way to who
+ * waits for it, which takes deadlock_timeout.
+ */
+static bool
+try_one(Oid relation, LOCKMODE mode)
+{
+	if (ConditionalLockRelationOid(relation, mode))
+		return true;
+	if (!only_autovacuum_holds(relation, mode))
+		return false;
+	LockRelationOid(relation, mode);
+	return true;
+}
+
+static bool
 try_all(List *relations, LOCKMODE mode)
 {
 	ListCell   *cell;
@@ -318,7 +358,7 @@ try_all(List *relations, LOCKMODE mode)
 
 	foreach(cell, relations)
 	{
-		if (ConditionalLockRelationOid(lfirst_oid(cell), mode))
+		if (try_one(lfirst_oid(cell), mode))
 			continue;
 		foreach(taken, relations)
 		{
@@ -370,7 +410,7 @@ dr_locks_at_once(Oid relation, LOCKMODE mode, const char *name)
 	Patience	patience = begin_patience();
 	TimestampTz since = GetCurrentTimestamp();
 
-	for (int tries = 0; !ConditionalLockRelationOid(relation, mode); tries++)
+	for (int tries = 0; !try_one(relation, mode); tries++)
 		if (!wait_a_little(&patience, since, tries))
 			complain_of_holders(relation, mode, name);
 }
@@ -387,7 +427,7 @@ dr_locks_writers_at_once(Oid source, Oid live, const char *name)
 
 	for (int tries = 0;; tries++)
 	{
-		if (ConditionalLockRelationOid(source, ShareRowExclusiveLock))
+		if (try_one(source, ShareRowExclusiveLock))
 		{
 			List	   *relations = list_copy(find_all_inheritors(source, NoLock, NULL));
 

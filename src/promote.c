@@ -18,18 +18,17 @@
  */
 #include "promote.h"
 
-#include "commands/async.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
-#include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "adopt.h"
+#include "announce.h"
 #include "boundary.h"
 #include "catalog_write.h"
 #include "debug.h"
@@ -137,19 +136,9 @@ record(const DrRollup *rollup, const DrPromoted *promoted, TimestampTz started_a
 		.reason = psprintf("replaced " INT64_FORMAT " rows of " INT64_FORMAT " keys",
 						   promoted->before.rows, promoted->before.keys)
 	};
-	StringInfoData payload;
 
 	dr_catalog_insert_run(rollup, &run);
-	initStringInfo(&payload);
-	appendStringInfoString(&payload, "{\"rollup\": ");
-	escape_json(&payload, dr_catalog_name(rollup->live));
-	appendStringInfo(&payload, ", \"action\": \"promote\", \"rows\": " INT64_FORMAT
-					 ", \"keys\": " INT64_FORMAT ", \"watermark\": ",
-					 promoted->now.rows, promoted->now.keys);
-	escape_json(&payload, timestamptz_to_str(rollup->shadow_watermark));
-	appendStringInfoChar(&payload, '}');
-	Async_Notify(DR_SCHEMA, payload.data);
-
+	dr_announce(dr_catalog_name(rollup->live), &run);
 	ereport(LOG,
 			(errmsg("promoted rollup \"%s\" to %s: " INT64_FORMAT " rows = " INT64_FORMAT
 					" keys, replaced " INT64_FORMAT " rows of " INT64_FORMAT " keys",

@@ -23,7 +23,6 @@
 #include "refresh.h"
 
 #include "access/xact.h"
-#include "commands/async.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -31,9 +30,9 @@
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/json.h"
 #include "utils/timestamp.h"
 
+#include "announce.h"
 #include "boundary.h"
 #include "catalog.h"
 #include "catalog_write.h"
@@ -403,24 +402,6 @@ prefer_seed_to_many_late_keys(Refresh *refresh)
 }
 
 static void
-announce(const Refresh *refresh)
-{
-	StringInfoData payload;
-
-	initStringInfo(&payload);
-	appendStringInfoString(&payload, "{\"rollup\": ");
-	escape_json(&payload, refresh->name);
-	appendStringInfo(&payload, ", \"action\": \"%s\", \"watermark\": ",
-					 refresh->run.action);
-	escape_json(&payload, timestamptz_to_str(refresh->boundary));
-	appendStringInfoChar(&payload, '}');
-
-	/* a transaction that has notified cannot be prepared: good, for the
-	 * refresh lock must not outlive its session */
-	Async_Notify(DR_SCHEMA, payload.data);
-}
-
-static void
 complain_of_change(const Refresh *refresh)
 {
 	ereport(ERROR,
@@ -494,7 +475,7 @@ settle(Refresh *refresh)
 	run->to_time = refresh->boundary;
 	run->outcome = "ok";
 	dr_catalog_insert_run(refresh->rollup, run);
-	announce(refresh);
+	dr_announce(refresh->name, run);
 	DR_WAITPOINT_IN_COMMIT("refresh-in-commit");
 }
 

@@ -206,6 +206,8 @@ alter_time_zone(const DrRollup *rollup, const char *time_zone)
 static void
 stop_folding(const DrRollup *rollup)
 {
+	dr_locks_check_not_in_use(rollup->source, "alter a rollup of");
+	dr_fold_now();
 	dr_locks_at_once(rollup->live, ShareRowExclusiveLock, dr_catalog_name(rollup->live));
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_LIVE);
 	dr_catalog_set_fold(rollup, false);
@@ -256,6 +258,9 @@ recompute(const DrRollup *rollup)
 {
 	DrDefinition *def;
 	DrIdentity	before;
+
+	dr_locks_check_not_in_use(rollup->source, "recompute a rollup of");
+	dr_fold_now();
 
 	/* with the fold, all are seen who have folded, and the others come after us;
 	 * without, those who write now are none of ours */

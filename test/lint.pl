@@ -14,7 +14,7 @@ my @layers = (
   [qw(dailyrollup compat image)],
   [qw(guc boundary identity debug aggregates measure expression shape source)],
   [qw(catalog definition phrase locks)],
-  [qw(catalog_write objects plans progress watermark change)],
+  [qw(announce catalog_write objects plans progress watermark change)],
   [qw(query compare)],
   [qw(folding event check current guard adopt)],
   [qw(late shadow remove)],
