@@ -20,9 +20,9 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
+#include "batch.h"
 #include "catalog.h"
 #include "event.h"
-#include "fold.h"
 #include "guc.h"
 #include "identity.h"
 #include "late.h"
@@ -95,8 +95,8 @@ capture(DrPlans *plans, TriggerData *trigger)
 		mark(plans, &written);
 	if (dr_watermark_of(plans->live)->folds)
 		for (int i = 0; i < written.n; i++)
-			dr_fold_collect(plans, written.values[i], written.nulls[i],
-							written.added, dr_guc_backfill);
+			dr_batch_collect(plans, written.values[i], written.nulls[i],
+							 written.added, dr_guc_backfill);
 }
 
 /* --------------------------------------------------------------------- SQL */

@@ -51,6 +51,16 @@ write_rollup(const DrRollup *rollup, const char *sql, int n, Oid *types, Datum *
 				 errmsg("rollup \"%s\" was dropped meanwhile", dr_catalog_name(rollup->live))));
 }
 
+/* For a compare and set that was in vain. */
+void
+dr_catalog_complain_of_change(const DrRollup *rollup)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("rollup \"%s\" was changed meanwhile", dr_catalog_name(rollup->live)),
+			 errhint("Try again.")));
+}
+
 static Datum
 text_or_null(const char *text, char *null)
 {

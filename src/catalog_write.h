@@ -11,6 +11,7 @@
 
 #include "catalog.h"
 
+extern void dr_catalog_complain_of_change(const DrRollup *rollup);
 extern int32 dr_catalog_next_id(void);
 extern void dr_catalog_insert(const DrRollup *rollup);
 extern bool dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded);

@@ -2,16 +2,8 @@
  * fold.c
  *		The write-time fold: once a transaction, at its end.
  *
- * The row triggers (capture.c) hand over each event that was written.  They
- * are kept in batches, one for each rollup and subtransaction level:
- *
- *		a subtransaction aborts		its batches go
- *		a subtransaction commits	its batches become its parent's
- *		before commit or prepare	the batches are folded into live
- *
- * rollup_fold() folds what there is at once.  Where that happens in a
- * subtransaction that aborts, what the levels above it had written is to be
- * folded again: a batch remembers in which level it was folded.
+ * What the transaction has written is kept in batches (batch.c) and folded into
+ * live before it commits or is prepared, or by rollup_fold().
  *
  * Before anything is decided the fold locks live, so a promote or another
  * change of state is over by then or comes after us; only then the state is
@@ -23,39 +15,23 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
-#include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/queryenvironment.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
 
+#include "batch.h"
 #include "debug.h"
 #include "definition.h"
 #include "folding.h"
 #include "guard.h"
 #include "identity.h"
 #include "locks.h"
-
-/* The events that a level of the transaction has written. */
-typedef struct Batch
-{
-	Oid			live;
-	bool		backfill;		/* their keys are to be marked, not folded */
-	SubTransactionId level;
-	SubTransactionId folded_in; /* InvalidSubTransactionId: not folded */
-	bool		touches;		/* some were changed or deleted */
-	int64		count;
-	TupleDesc	desc;			/* the events' columns, then DR_FOLDING_ADDED */
-	Tuplestorestate *rows;
-} Batch;
 
 /* The statements whose plans a session keeps. */
 enum
@@ -68,177 +44,6 @@ enum
 
 /* With more rows than that, a plan made for fewer is not used. */
 #define ROWS_OF_KEPT_PLAN	10000
-
-static List *batches = NIL;		/* of this transaction, in its memory */
-
-/* ------------------------------------------------------------------ batches */
-
-static TupleDesc
-describe_rows(const DrDefinition *def)
-{
-	TupleDesc	desc = CreateTemplateTupleDesc(def->nevents + 1);
-
-	for (int i = 0; i < def->nevents; i++)
-	{
-		TupleDescInitEntry(desc, i + 1, def->events[i].name,
-						   def->events[i].type, def->events[i].typmod, 0);
-		TupleDescInitEntryCollation(desc, i + 1, def->events[i].collation);
-	}
-	TupleDescInitEntry(desc, def->nevents + 1, DR_FOLDING_ADDED, BOOLOID, -1, 0);
-	return desc;
-}
-
-/* A store that outlives the current subtransaction. */
-static Tuplestorestate *
-begin_store(void)
-{
-	ResourceOwner before = CurrentResourceOwner;
-	Tuplestorestate *store;
-
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	store = tuplestore_begin_heap(true, false, work_mem);
-	CurrentResourceOwner = before;
-	return store;
-}
-
-static Batch *
-batch_of(const DrPlans *plans, bool backfill)
-{
-	SubTransactionId level = GetCurrentSubTransactionId();
-	MemoryContext before;
-	Batch	   *batch;
-	ListCell   *cell;
-
-	foreach(cell, batches)
-	{
-		batch = lfirst(cell);
-		if (batch->live == plans->live && batch->level == level &&
-			batch->backfill == backfill && batch->folded_in == InvalidSubTransactionId)
-			return batch;
-	}
-
-	before = MemoryContextSwitchTo(TopTransactionContext);
-	batch = palloc0(sizeof(Batch));
-	batch->live = plans->live;
-	batch->backfill = backfill;
-	batch->level = level;
-	batch->desc = describe_rows(plans->def);
-	batch->rows = begin_store();
-	batches = lappend(batches, batch);
-	MemoryContextSwitchTo(before);
-	return batch;
-}
-
-/* Take an event: one that was inserted, or what an update or a delete has met
- * or left. */
-void
-dr_fold_collect(DrPlans *plans, const Datum *event, const bool *nulls,
-				bool added, bool backfill)
-{
-	Batch	   *batch = batch_of(plans, backfill);
-	int			n = plans->def->nevents;
-	Datum	   *values = palloc((n + 1) * sizeof(Datum));
-	bool	   *isnull = palloc((n + 1) * sizeof(bool));
-
-	/* what a trigger of live's writes while we change live may have been seen
-	 * by our statement, or not: its key is computed anew */
-	added = added && !dr_guard_is_open();
-
-	memcpy(values, event, n * sizeof(Datum));
-	memcpy(isnull, nulls, n * sizeof(bool));
-	values[n] = BoolGetDatum(added);
-	isnull[n] = false;
-	tuplestore_putvalues(batch->rows, batch->desc, values, isnull);
-	batch->touches |= !added;
-	batch->count++;
-	pfree(values);
-	pfree(isnull);
-}
-
-static void
-append_rows(Batch *to, Batch *from)
-{
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(from->desc, &TTSOpsMinimalTuple);
-
-	tuplestore_rescan(from->rows);
-	while (tuplestore_gettupleslot(from->rows, true, false, slot))
-		tuplestore_puttupleslot(to->rows, slot);
-	ExecDropSingleTupleTableSlot(slot);
-	to->touches |= from->touches;
-	to->count += from->count;
-}
-
-static void
-discard(Batch *batch)
-{
-	batches = list_delete_ptr(batches, batch);
-	tuplestore_end(batch->rows);
-}
-
-static Batch *
-find_alike(const Batch *batch, SubTransactionId level)
-{
-	ListCell   *cell;
-
-	foreach(cell, batches)
-	{
-		Batch	   *other = lfirst(cell);
-
-		if (other != batch && other->live == batch->live &&
-			other->level == level && other->backfill == batch->backfill &&
-			other->folded_in == batch->folded_in)
-			return other;
-	}
-	return NULL;
-}
-
-static void
-level_committed(SubTransactionId mine, SubTransactionId parent)
-{
-	List	   *all = list_copy(batches);
-	ListCell   *cell;
-
-	foreach(cell, all)
-	{
-		Batch	   *batch = lfirst(cell);
-		Batch	   *alike;
-
-		if (batch->folded_in == mine)
-			batch->folded_in = parent;
-		if (batch->folded_in == batch->level)
-		{
-			discard(batch);
-			continue;
-		}
-		if (batch->level != mine)
-			continue;
-		alike = find_alike(batch, parent);
-		batch->level = parent;
-		if (alike == NULL)
-			continue;
-		append_rows(alike, batch);
-		discard(batch);
-	}
-	list_free(all);
-}
-
-static void
-level_aborted(SubTransactionId mine)
-{
-	List	   *all = list_copy(batches);
-	ListCell   *cell;
-
-	foreach(cell, all)
-	{
-		Batch	   *batch = lfirst(cell);
-
-		if (batch->level == mine)
-			discard(batch);
-		else if (batch->folded_in == mine)
-			batch->folded_in = InvalidSubTransactionId;
-	}
-	list_free(all);
-}
 
 /* -------------------------------------------------------------- statements */
 
@@ -323,7 +128,7 @@ register_keys(const DrPlans *plans)
 
 /* Lock the keys, then decide under a newer snapshot. */
 static void
-fold_under_locks(DrPlans *plans, const Batch *batch)
+fold_under_locks(DrPlans *plans, const DrBatch *batch)
 {
 	run_statement(plans, FOLD_LOCK, batch->count, 0, NULL, NULL);
 	register_keys(plans);
@@ -332,7 +137,7 @@ fold_under_locks(DrPlans *plans, const Batch *batch)
 }
 
 static void
-mark(DrPlans *plans, const Batch *batch)
+mark(DrPlans *plans, const DrBatch *batch)
 {
 	Oid			types[2] = {INT8OID, CHAROID};
 	Datum		values[2] = {
@@ -353,7 +158,7 @@ add_context(void *arg)
 
 /* Live is locked, and folded into. */
 static void
-fold_batch(Batch *batch)
+fold_batch(DrBatch *batch)
 {
 	DrPlans    *plans = dr_plans_of(batch->live);
 	DrIdentity	before;
@@ -385,63 +190,6 @@ still_folds(Oid live)
 	return rollup != NULL && dr_catalog_folds(rollup);
 }
 
-/* An empty batch for rows of all levels. */
-static Batch *
-gather_into(const Batch *like)
-{
-	MemoryContext before = MemoryContextSwitchTo(TopTransactionContext);
-	Batch	   *batch = palloc0(sizeof(Batch));
-
-	batch->live = like->live;
-	batch->backfill = like->backfill;
-	batch->desc = like->desc;
-	batch->rows = begin_store();
-	MemoryContextSwitchTo(before);
-	return batch;
-}
-
-/*
- * What is not folded yet of a rollup, as one batch; NULL: nothing.  What this
- * level itself has written goes with it, should it abort; what the levels
- * above have written must be kept for that case.
- */
-static Batch *
-take_batch(Oid live, bool backfill)
-{
-	SubTransactionId level = GetCurrentSubTransactionId();
-	Batch	   *taken = NULL;
-	List	   *found = NIL;
-	ListCell   *cell;
-
-	foreach(cell, batches)
-	{
-		Batch	   *batch = lfirst(cell);
-
-		if (batch->live == live && batch->backfill == backfill &&
-			batch->folded_in == InvalidSubTransactionId)
-			found = lappend(found, batch);
-	}
-	if (list_length(found) == 1 && ((Batch *) linitial(found))->level == level)
-	{
-		taken = linitial(found);
-		batches = list_delete_ptr(batches, taken);
-		return taken;
-	}
-	foreach(cell, found)
-	{
-		Batch	   *batch = lfirst(cell);
-
-		if (taken == NULL)
-			taken = gather_into(batch);
-		append_rows(taken, batch);
-		batch->folded_in = level;
-		if (batch->level == level)
-			discard(batch);
-	}
-	list_free(found);
-	return taken;
-}
-
 static void
 fold_rollup(Oid live)
 {
@@ -456,13 +204,13 @@ fold_rollup(Oid live)
 	wanted = still_folds(live);
 	for (int backfill = 0; backfill <= 1; backfill++)
 	{
-		Batch	   *batch = take_batch(live, backfill == 1);
+		DrBatch	   *batch = dr_batch_take(live, backfill == 1);
 
 		if (batch == NULL)
 			continue;
 		if (wanted)
 			fold_batch(batch);
-		tuplestore_end(batch->rows);
+		dr_batch_end(batch);
 	}
 	error_context_stack = context.previous;
 }
@@ -478,23 +226,6 @@ check_not_in_use(Oid live)
 		dr_locks_check_not_in_use(rollup->source, "fold a rollup of");
 }
 
-static List *
-rollups_to_fold(void)
-{
-	List	   *lives = NIL;
-	ListCell   *cell;
-
-	foreach(cell, batches)
-	{
-		Batch	   *batch = lfirst(cell);
-
-		if (batch->folded_in == InvalidSubTransactionId)
-			lives = list_append_unique_oid(lives, batch->live);
-	}
-	list_sort(lives, list_oid_cmp);
-	return lives;
-}
-
 /*
  * Fold all that there is.  Triggers of live may write to a source again, so
  * look again; "at_end": constraints of live that were deferred until now are
@@ -505,7 +236,7 @@ fold_all(bool at_end)
 {
 	List	   *lives;
 
-	while ((lives = rollups_to_fold()) != NIL)
+	while ((lives = dr_batch_lives()) != NIL)
 	{
 		ListCell   *cell;
 
@@ -576,38 +307,14 @@ dr_fold_flush(DrRollup *rollup)
 static void
 transaction_ends(XactEvent event, void *arg)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			fold_all(true);
-			break;
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_PREPARE:
-		case XACT_EVENT_ABORT:
-			/* gone with the transaction's memory and files */
-			batches = NIL;
-			break;
-		default:
-			break;
-	}
-}
-
-static void
-subtransaction_ends(SubXactEvent event, SubTransactionId mine,
-					SubTransactionId parent, void *arg)
-{
-	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
-		level_committed(mine, parent);
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
-		level_aborted(mine);
+	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+		fold_all(true);
 }
 
 void
 dr_fold_init(void)
 {
 	RegisterXactCallback(transaction_ends, NULL);
-	RegisterSubXactCallback(subtransaction_ends, NULL);
 }
 
 /* --------------------------------------------------------------------- SQL */

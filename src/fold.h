@@ -10,11 +10,8 @@
 #include "dailyrollup.h"
 
 #include "catalog.h"
-#include "plans.h"
 
 extern void dr_fold_init(void);
-extern void dr_fold_collect(DrPlans *plans, const Datum *event, const bool *nulls,
-							bool added, bool backfill);
 extern void dr_fold_now(void);
 extern uint64 dr_fold_flush(DrRollup *rollup);
 

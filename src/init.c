@@ -8,6 +8,7 @@
 
 #include "fmgr.h"
 
+#include "batch.h"
 #include "fold.h"
 #include "guard.h"
 #include "guc.h"
@@ -27,5 +28,6 @@ _PG_init(void)
 	dr_plans_init();
 	dr_guard_init();
 	dr_late_init();
+	dr_batch_init();
 	dr_fold_init();
 }

@@ -43,16 +43,6 @@
 #include "shadow.h"
 #include "watermark.h"
 
-static void
-complain_of_change(const DrRollup *rollup)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("rollup \"%s\" was changed while it was promoted",
-					dr_catalog_name(rollup->live)),
-			 errhint("Promote again.")));
-}
-
 /* ------------------------------------------------------------------ content */
 
 static void
@@ -251,7 +241,7 @@ dr_promote(Oid live, bool ordered)
 	record(rollup, &promoted, started_at);
 	give_notices(rollup);
 	if (!dr_catalog_promote(rollup))
-		complain_of_change(rollup);
+		dr_catalog_complain_of_change(rollup);
 	dr_shadow_remove(rollup->shadow);
 	DR_WAITPOINT_IN_COMMIT("promote-in-commit");
 	return promoted;

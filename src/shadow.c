@@ -19,15 +19,6 @@
 #include "locks.h"
 #include "objects.h"
 
-static void
-complain_of_change(const DrRollup *rollup)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("rollup \"%s\" was changed meanwhile", dr_catalog_name(rollup->live)),
-			 errhint("Try again.")));
-}
-
 /* An empty shadow without a watermark. */
 void
 dr_shadow_create(DrRollup *rollup, const DrDefinition *def)
@@ -59,7 +50,7 @@ dr_shadow_create(DrRollup *rollup, const DrDefinition *def)
 
 	shadow = get_relname_relid(name, schema);
 	if (!OidIsValid(shadow) || !dr_catalog_set_shadow(rollup, shadow))
-		complain_of_change(rollup);
+		dr_catalog_complain_of_change(rollup);
 	rollup->shadow = shadow;
 	rollup->has_shadow_watermark = false;
 }
@@ -86,7 +77,7 @@ dr_shadow_drop(DrRollup *rollup)
 	if (!OidIsValid(shadow))
 		return;
 	if (!dr_catalog_set_shadow(rollup, InvalidOid))
-		complain_of_change(rollup);
+		dr_catalog_complain_of_change(rollup);
 	rollup->shadow = InvalidOid;
 	rollup->has_shadow_watermark = false;
 	dr_shadow_remove(shadow);

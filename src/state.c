@@ -47,15 +47,6 @@ definition_of(const DrRollup *rollup)
 	return dr_definition_read(rollup->source, rollup->events, rollup->definition);
 }
 
-static void
-complain_of_change(const DrRollup *rollup)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("rollup \"%s\" was changed meanwhile", dr_catalog_name(rollup->live)),
-			 errhint("Try again.")));
-}
-
 /* Run a statement over the rollup's tables; $1, if "bounded", is that instant. */
 static void
 run(const DrRollup *rollup, const DrDefinition *def, const char *sql,
@@ -100,7 +91,7 @@ dr_state_begin_shadow(DrRollup *rollup)
 	dr_shadow_drop(rollup);
 	dr_shadow_create(rollup, definition_of(rollup));
 	if (rollup->state == DR_STATE_OFF && !dr_catalog_change_state(rollup, DR_STATE_SHADOW))
-		complain_of_change(rollup);
+		dr_catalog_complain_of_change(rollup);
 }
 
 /* To off: what a backfill has left behind is folded, the shadow goes. */
@@ -112,7 +103,7 @@ dr_state_end_shadow(DrRollup *rollup)
 	dr_shadow_drop(rollup);
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_DAILY);
 	if (!dr_catalog_change_state(rollup, DR_STATE_OFF))
-		complain_of_change(rollup);
+		dr_catalog_complain_of_change(rollup);
 }
 
 /* Live, exact before its watermark, becomes exact through now. */
@@ -141,12 +132,12 @@ dr_state_leave_on(DrRollup *rollup, DrState to)
 	stop_writers(rollup);
 	rollup = dr_catalog_owned(rollup->live);
 	if (rollup->state != DR_STATE_ON || !rollup->has_watermark || rollup->reseed != NULL)
-		complain_of_change(rollup);
+		dr_catalog_complain_of_change(rollup);
 	DR_WAITPOINT("leave-on-stopped");
 	catch_up(rollup);
 	dr_shadow_drop(rollup);
 	if (!dr_catalog_change_state(rollup, to))
-		complain_of_change(rollup);
+		dr_catalog_complain_of_change(rollup);
 	if (to == DR_STATE_SHADOW)
 		dr_shadow_create(dr_catalog_owned(rollup->live), definition_of(rollup));
 	DR_WAITPOINT_IN_COMMIT("leave-on-in-commit");

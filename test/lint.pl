@@ -17,7 +17,7 @@ my @layers = (
   [qw(announce catalog_write objects plans progress watermark change)],
   [qw(query compare)],
   [qw(folding event check current guard adopt)],
-  [qw(late shadow remove)],
+  [qw(late batch shadow remove)],
   [qw(create refresh fold chunk)],
   [qw(promote prune capture)],
   [qw(ddl drop state)],

@@ -1,0 +1,304 @@
+/*
+ * batch.c
+ *		What a transaction has written, kept until it is folded.
+ *
+ * The row triggers (capture.c) hand over each event.  They are kept in batches,
+ * one for each rollup and subtransaction level:
+ *
+ *		a subtransaction aborts		its batches go
+ *		a subtransaction commits	its batches become its parent's
+ *
+ * Where a batch is folded in a subtransaction that aborts, what the levels
+ * above it had written is to be folded again: a batch remembers in which level
+ * it was folded.
+ */
+#include "batch.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "folding.h"
+#include "guard.h"
+
+static List *batches = NIL;		/* of this transaction, in its memory */
+
+static TupleDesc
+describe_rows(const DrDefinition *def)
+{
+	TupleDesc	desc = CreateTemplateTupleDesc(def->nevents + 1);
+
+	for (int i = 0; i < def->nevents; i++)
+	{
+		TupleDescInitEntry(desc, i + 1, def->events[i].name,
+						   def->events[i].type, def->events[i].typmod, 0);
+		TupleDescInitEntryCollation(desc, i + 1, def->events[i].collation);
+	}
+	TupleDescInitEntry(desc, def->nevents + 1, DR_FOLDING_ADDED, BOOLOID, -1, 0);
+	return desc;
+}
+
+/* A store that outlives the current subtransaction. */
+static Tuplestorestate *
+begin_store(void)
+{
+	ResourceOwner before = CurrentResourceOwner;
+	Tuplestorestate *store;
+
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	store = tuplestore_begin_heap(true, false, work_mem);
+	CurrentResourceOwner = before;
+	return store;
+}
+
+static DrBatch *
+batch_of(const DrPlans *plans, bool backfill)
+{
+	SubTransactionId level = GetCurrentSubTransactionId();
+	MemoryContext before;
+	DrBatch	   *batch;
+	ListCell   *cell;
+
+	foreach(cell, batches)
+	{
+		batch = lfirst(cell);
+		if (batch->live == plans->live && batch->level == level &&
+			batch->backfill == backfill && batch->folded_in == InvalidSubTransactionId)
+			return batch;
+	}
+
+	before = MemoryContextSwitchTo(TopTransactionContext);
+	batch = palloc0(sizeof(DrBatch));
+	batch->live = plans->live;
+	batch->backfill = backfill;
+	batch->level = level;
+	batch->desc = describe_rows(plans->def);
+	batch->rows = begin_store();
+	batches = lappend(batches, batch);
+	MemoryContextSwitchTo(before);
+	return batch;
+}
+
+/* Take an event: one that was inserted, or what an update or a delete has met
+ * or left. */
+void
+dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
+				bool added, bool backfill)
+{
+	DrBatch	   *batch = batch_of(plans, backfill);
+	int			n = plans->def->nevents;
+	Datum	   *values = palloc((n + 1) * sizeof(Datum));
+	bool	   *isnull = palloc((n + 1) * sizeof(bool));
+
+	/* what a trigger of live's writes while we change live may have been seen
+	 * by our statement, or not: its key is computed anew */
+	added = added && !dr_guard_is_open();
+
+	memcpy(values, event, n * sizeof(Datum));
+	memcpy(isnull, nulls, n * sizeof(bool));
+	values[n] = BoolGetDatum(added);
+	isnull[n] = false;
+	tuplestore_putvalues(batch->rows, batch->desc, values, isnull);
+	batch->touches |= !added;
+	batch->count++;
+	pfree(values);
+	pfree(isnull);
+}
+
+static void
+append_rows(DrBatch *to, DrBatch *from)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(from->desc, &TTSOpsMinimalTuple);
+
+	tuplestore_rescan(from->rows);
+	while (tuplestore_gettupleslot(from->rows, true, false, slot))
+		tuplestore_puttupleslot(to->rows, slot);
+	ExecDropSingleTupleTableSlot(slot);
+	to->touches |= from->touches;
+	to->count += from->count;
+}
+
+static void
+discard(DrBatch *batch)
+{
+	batches = list_delete_ptr(batches, batch);
+	tuplestore_end(batch->rows);
+}
+
+static DrBatch *
+find_alike(const DrBatch *batch, SubTransactionId level)
+{
+	ListCell   *cell;
+
+	foreach(cell, batches)
+	{
+		DrBatch	   *other = lfirst(cell);
+
+		if (other != batch && other->live == batch->live &&
+			other->level == level && other->backfill == batch->backfill &&
+			other->folded_in == batch->folded_in)
+			return other;
+	}
+	return NULL;
+}
+
+static void
+level_committed(SubTransactionId mine, SubTransactionId parent)
+{
+	List	   *all = list_copy(batches);
+	ListCell   *cell;
+
+	foreach(cell, all)
+	{
+		DrBatch	   *batch = lfirst(cell);
+		DrBatch	   *alike;
+
+		if (batch->folded_in == mine)
+			batch->folded_in = parent;
+		if (batch->folded_in == batch->level)
+		{
+			discard(batch);
+			continue;
+		}
+		if (batch->level != mine)
+			continue;
+		alike = find_alike(batch, parent);
+		batch->level = parent;
+		if (alike == NULL)
+			continue;
+		append_rows(alike, batch);
+		discard(batch);
+	}
+	list_free(all);
+}
+
+static void
+level_aborted(SubTransactionId mine)
+{
+	List	   *all = list_copy(batches);
+	ListCell   *cell;
+
+	foreach(cell, all)
+	{
+		DrBatch	   *batch = lfirst(cell);
+
+		if (batch->level == mine)
+			discard(batch);
+		else if (batch->folded_in == mine)
+			batch->folded_in = InvalidSubTransactionId;
+	}
+	list_free(all);
+}
+
+/* An empty batch for rows of all levels. */
+static DrBatch *
+gather_into(const DrBatch *like)
+{
+	MemoryContext before = MemoryContextSwitchTo(TopTransactionContext);
+	DrBatch	   *batch = palloc0(sizeof(DrBatch));
+
+	batch->live = like->live;
+	batch->backfill = like->backfill;
+	batch->desc = like->desc;
+	batch->rows = begin_store();
+	MemoryContextSwitchTo(before);
+	return batch;
+}
+
+/*
+ * What is not folded yet of a rollup, as one batch; NULL: nothing.  What this
+ * level itself has written goes with it, should it abort; what the levels
+ * above have written must be kept for that case.
+ */
+DrBatch *
+dr_batch_take(Oid live, bool backfill)
+{
+	SubTransactionId level = GetCurrentSubTransactionId();
+	DrBatch	   *taken = NULL;
+	List	   *found = NIL;
+	ListCell   *cell;
+
+	foreach(cell, batches)
+	{
+		DrBatch	   *batch = lfirst(cell);
+
+		if (batch->live == live && batch->backfill == backfill &&
+			batch->folded_in == InvalidSubTransactionId)
+			found = lappend(found, batch);
+	}
+	if (list_length(found) == 1 && ((DrBatch *) linitial(found))->level == level)
+	{
+		taken = linitial(found);
+		batches = list_delete_ptr(batches, taken);
+		return taken;
+	}
+	foreach(cell, found)
+	{
+		DrBatch	   *batch = lfirst(cell);
+
+		if (taken == NULL)
+			taken = gather_into(batch);
+		append_rows(taken, batch);
+		batch->folded_in = level;
+		if (batch->level == level)
+			discard(batch);
+	}
+	list_free(found);
+	return taken;
+}
+
+/* The rollups for which there is something to fold, in order of live's OID. */
+List *
+dr_batch_lives(void)
+{
+	List	   *lives = NIL;
+	ListCell   *cell;
+
+	foreach(cell, batches)
+	{
+		DrBatch	   *batch = lfirst(cell);
+
+		if (batch->folded_in == InvalidSubTransactionId)
+			lives = list_append_unique_oid(lives, batch->live);
+	}
+	list_sort(lives, list_oid_cmp);
+	return lives;
+}
+
+/* The batch that was taken has been folded. */
+void
+dr_batch_end(DrBatch *batch)
+{
+	tuplestore_end(batch->rows);
+}
+
+/* --------------------------------------------------------------- callbacks */
+
+/* All is gone with the transaction's memory and files. */
+static void
+transaction_ended(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE ||
+		event == XACT_EVENT_ABORT)
+		batches = NIL;
+}
+
+static void
+subtransaction_ends(SubXactEvent event, SubTransactionId mine,
+					SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
+		level_committed(mine, parent);
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		level_aborted(mine);
+}
+
+void
+dr_batch_init(void)
+{
+	RegisterXactCallback(transaction_ended, NULL);
+	RegisterSubXactCallback(subtransaction_ends, NULL);
+}

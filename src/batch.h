@@ -1,0 +1,37 @@
+/*
+ * batch.h
+ *		What a transaction has written, kept until it is folded.
+ *
+ * Layer 6.
+ */
+#ifndef DR_BATCH_H
+#define DR_BATCH_H
+
+#include "dailyrollup.h"
+
+#include "access/tupdesc.h"
+#include "utils/tuplestore.h"
+
+#include "plans.h"
+
+/* The events that a level of the transaction has written. */
+typedef struct DrBatch
+{
+	Oid			live;
+	bool		backfill;		/* their keys are to be marked, not folded */
+	SubTransactionId level;
+	SubTransactionId folded_in; /* InvalidSubTransactionId: not folded */
+	bool		touches;		/* some were changed or deleted */
+	int64		count;
+	TupleDesc	desc;			/* the events' columns, then DR_FOLDING_ADDED */
+	Tuplestorestate *rows;
+} DrBatch;
+
+extern void dr_batch_init(void);
+extern void dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
+							 bool added, bool backfill);
+extern List *dr_batch_lives(void);
+extern DrBatch *dr_batch_take(Oid live, bool backfill);
+extern void dr_batch_end(DrBatch *batch);
+
+#endif							/* DR_BATCH_H */
