@@ -15,9 +15,11 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -123,6 +125,39 @@ reject_table(const char *live, const char *what)
 			 errmsg("\"%s\" cannot become a rollup: it %s", live, what)));
 }
 
+/*
+ * An error where a constraint or trigger of live waits for the end of the
+ * transaction: the server fires none that statements of an owner's in another's
+ * transaction have left behind, and refuses these statements.
+ */
+void
+dr_adopt_check_constraints(Oid live)
+{
+	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(live));
+	scan = systable_beginscan(pg_trigger, TriggerRelidNameIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
+		char	   *constraint = get_constraint_name(trigger->tgconstraint);
+
+		if (trigger->tginitdeferred)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("constraint \"%s\" of rollup \"%s\" is initially deferred",
+							constraint ? constraint : NameStr(trigger->tgname), get_rel_name(live)),
+					 errdetail("A fold at the end of a transaction comes after the deferred checks."),
+					 errhint("Make it INITIALLY IMMEDIATE.")));
+	}
+	systable_endscan(scan);
+	table_close(pg_trigger, AccessShareLock);
+}
+
 /* An error where the table, which the caller has locked, cannot be live. */
 void
 dr_adopt_check(Oid live, const DrDefinition *def)
@@ -149,6 +184,7 @@ dr_adopt_check(Oid live, const DrDefinition *def)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" and its source belong to different roles", name),
 				 errhint("Run ALTER TABLE ... OWNER TO ... for one of them.")));
+	dr_adopt_check_constraints(live);
 	check_columns(rel, def);
 	relation_close(rel, NoLock);
 }

@@ -12,6 +12,7 @@
  *	RENAME of a column of live			the definition follows
  *	what rollup_create would refuse		refused
  *	our tables unlogged, or hidden		refused
+ *	a deferred constraint of live		refused
  */
 #include "ddl.h"
 
@@ -34,6 +35,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "adopt.h"
 #include "catalog.h"
 #include "catalog_write.h"
 #include "create.h"
@@ -318,11 +320,24 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 	dr_identity_leave_sql(&before);
 }
 
+/* A constraint of live, or one of another table that refers to it. */
+static void
+check_constraints(void)
+{
+	List	   *rollups = dr_catalog_all();
+	ListCell   *cell;
+
+	foreach(cell, rollups)
+		dr_adopt_check_constraints(((DrRollup *) lfirst(cell))->live);
+}
+
 static void
 changed(Node *parsetree)
 {
 	List	   *relations = list_changed();
 	ListCell   *cell;
+
+	check_constraints();
 
 	foreach(cell, relations)
 	{

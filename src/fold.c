@@ -13,7 +13,6 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -228,11 +227,10 @@ check_not_in_use(Oid live)
 
 /*
  * Fold all that there is.  Triggers of live may write to a source again, so
- * look again; "at_end": constraints of live that were deferred until now are
- * checked, for the server has done so before we came.
+ * look again.  "in_use": statements of this session may be under way.
  */
 static void
-fold_all(bool at_end)
+fold_all(bool in_use)
 {
 	List	   *lives;
 
@@ -243,12 +241,11 @@ fold_all(bool at_end)
 		PushActiveSnapshot(GetTransactionSnapshot());
 		foreach(cell, lives)
 		{
-			check_not_in_use(lfirst_oid(cell));
+			if (in_use)
+				check_not_in_use(lfirst_oid(cell));
 			fold_rollup(lfirst_oid(cell));
 		}
 		PopActiveSnapshot();
-		if (at_end)
-			AfterTriggerFireDeferred();
 	}
 }
 
@@ -260,7 +257,7 @@ fold_all(bool at_end)
 void
 dr_fold_now(void)
 {
-	fold_all(false);
+	fold_all(true);
 }
 
 /* ------------------------------------------------------------------- flush */
@@ -308,7 +305,7 @@ static void
 transaction_ends(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
-		fold_all(true);
+		fold_all(false);
 }
 
 void
@@ -326,6 +323,6 @@ dailyrollup_fold(PG_FUNCTION_ARGS)
 {
 	PreventCommandIfReadOnly("rollup_fold()");
 	PreventCommandIfParallelMode("rollup_fold()");
-	fold_all(false);
+	fold_all(true);
 	PG_RETURN_VOID();
 }

@@ -281,7 +281,9 @@ dr_objects_warn_of_lost_rows(const DrRollup *rollup, const char *partition, cons
 	ereport(WARNING,
 			(errmsg("partition \"%s\" of a source was %s, but rollup \"%s\" still counts its rows",
 					partition, fate, dr_catalog_name(rollup->live)),
-			 errhint("Run SELECT rollup_reseed(%s) to forget them.",
+			 errhint("Run SELECT %s(%s) to forget them.",
+					 rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW ?
+					 "rollup_recompute" : "rollup_reseed",
 					 quote_literal_cstr(dr_phrase_relation(rollup->live)))));
 }
 
