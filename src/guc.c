@@ -41,7 +41,8 @@ dr_guc_init(void)
 
 	DefineCustomIntVariable("dailyrollup.delay",
 							"Sets how long after midnight a boundary falls due.",
-							NULL,
+							"A pass refreshes a rollup to the latest midnight that is at "
+							"least so old.  A rollup may have a delay of its own.",
 							&dr_guc_delay,
 							210 * 60, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_S,
