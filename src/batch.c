@@ -65,7 +65,8 @@ batch_of(const DrPlans *plans, bool backfill)
 	foreach(cell, batches)
 	{
 		batch = lfirst(cell);
-		if (batch->live == plans->live && batch->level == level &&
+		if (batch->live == plans->live && batch->rollup == plans->rollup->id &&
+			batch->level == level &&
 			batch->backfill == backfill && batch->folded_in == InvalidSubTransactionId)
 			return batch;
 	}
@@ -73,6 +74,7 @@ batch_of(const DrPlans *plans, bool backfill)
 	before = MemoryContextSwitchTo(TopTransactionContext);
 	batch = palloc0(sizeof(DrBatch));
 	batch->live = plans->live;
+	batch->rollup = plans->rollup->id;
 	batch->backfill = backfill;
 	batch->level = level;
 	batch->desc = describe_rows(plans->def);
@@ -137,7 +139,7 @@ find_alike(const DrBatch *batch, SubTransactionId level)
 	{
 		DrBatch	   *other = lfirst(cell);
 
-		if (other != batch && other->live == batch->live &&
+		if (other != batch && other->live == batch->live && other->rollup == batch->rollup &&
 			other->level == level && other->backfill == batch->backfill &&
 			other->folded_in == batch->folded_in)
 			return other;
@@ -201,6 +203,7 @@ gather_into(const DrBatch *like)
 	DrBatch	   *batch = palloc0(sizeof(DrBatch));
 
 	batch->live = like->live;
+	batch->rollup = like->rollup;
 	batch->backfill = like->backfill;
 	batch->desc = like->desc;
 	batch->rows = begin_store();
@@ -211,10 +214,11 @@ gather_into(const DrBatch *like)
 /*
  * What is not folded yet of a rollup, as one batch; NULL: nothing.  What this
  * level itself has written goes with it, should it abort; what the levels
- * above have written must be kept for that case.
+ * above have written must be kept for that case.  What was written for another
+ * rollup that had the table before is forgotten in the same way.
  */
 DrBatch *
-dr_batch_take(Oid live, bool backfill)
+dr_batch_take(Oid live, int32 rollup, bool backfill)
 {
 	SubTransactionId level = GetCurrentSubTransactionId();
 	DrBatch	   *taken = NULL;
@@ -229,7 +233,8 @@ dr_batch_take(Oid live, bool backfill)
 			batch->folded_in == InvalidSubTransactionId)
 			found = lappend(found, batch);
 	}
-	if (list_length(found) == 1 && ((DrBatch *) linitial(found))->level == level)
+	if (list_length(found) == 1 && ((DrBatch *) linitial(found))->level == level &&
+		((DrBatch *) linitial(found))->rollup == rollup)
 	{
 		taken = linitial(found);
 		batches = list_delete_ptr(batches, taken);
@@ -239,9 +244,12 @@ dr_batch_take(Oid live, bool backfill)
 	{
 		DrBatch	   *batch = lfirst(cell);
 
-		if (taken == NULL)
-			taken = gather_into(batch);
-		append_rows(taken, batch);
+		if (batch->rollup == rollup)
+		{
+			if (taken == NULL)
+				taken = gather_into(batch);
+			append_rows(taken, batch);
+		}
 		batch->folded_in = level;
 		if (batch->level == level)
 			discard(batch);

@@ -18,6 +18,7 @@
 typedef struct DrBatch
 {
 	Oid			live;
+	int32		rollup;			/* its id: another one may have got the table */
 	bool		backfill;		/* their keys are to be marked, not folded */
 	SubTransactionId level;
 	SubTransactionId folded_in; /* InvalidSubTransactionId: not folded */
@@ -31,7 +32,7 @@ extern void dr_batch_init(void);
 extern void dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 							 bool added, bool backfill);
 extern List *dr_batch_lives(void);
-extern DrBatch *dr_batch_take(Oid live, bool backfill);
+extern DrBatch *dr_batch_take(Oid live, int32 rollup, bool backfill);
 extern void dr_batch_end(DrBatch *batch);
 
 #endif							/* DR_BATCH_H */

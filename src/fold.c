@@ -177,16 +177,13 @@ fold_batch(DrBatch *batch)
 	plans->uses--;
 }
 
-/* Does live, which the caller has locked, still want our rows? */
-static bool
-still_folds(Oid live)
+/* The rollup, if live, which the caller has locked, still wants rows. */
+static DrRollup *
+still_folding(Oid live)
 {
-	DrRollup   *rollup;
+	DrRollup   *rollup = get_rel_name(live) ? dr_catalog_find(live, NULL) : NULL;
 
-	if (get_rel_name(live) == NULL)
-		return false;
-	rollup = dr_catalog_find(live, NULL);
-	return rollup != NULL && dr_catalog_folds(rollup);
+	return rollup != NULL && dr_catalog_folds(rollup) ? rollup : NULL;
 }
 
 static void
@@ -195,20 +192,19 @@ fold_rollup(Oid live)
 	ErrorContextCallback context = {
 		.previous = error_context_stack, .callback = add_context, .arg = &live
 	};
-	bool		wanted;
+	DrRollup   *rollup;
 
 	error_context_stack = &context;
 	LockRelationOid(live, RowExclusiveLock);
 	DR_WAITPOINT("fold-live-locked");
-	wanted = still_folds(live);
+	rollup = still_folding(live);
 	for (int backfill = 0; backfill <= 1; backfill++)
 	{
-		DrBatch	   *batch = dr_batch_take(live, backfill == 1);
+		DrBatch	   *batch = dr_batch_take(live, rollup ? rollup->id : 0, backfill == 1);
 
 		if (batch == NULL)
 			continue;
-		if (wanted)
-			fold_batch(batch);
+		fold_batch(batch);
 		dr_batch_end(batch);
 	}
 	error_context_stack = context.previous;
@@ -277,7 +273,7 @@ dr_fold_flush(DrRollup *rollup)
 	dr_locks_check_not_in_use(rollup->source, "flush a rollup of");
 	dr_fold_now();
 	LockRelationOid(rollup->live, RowExclusiveLock);
-	if (!still_folds(rollup->live))
+	if (still_folding(rollup->live) == NULL)
 		return 0;
 	plans = dr_plans_of(rollup->live);
 	plans->uses++;

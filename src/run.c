@@ -524,6 +524,9 @@ dailyrollup_run(PG_FUNCTION_ARGS)
 
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
+
+	/* a step must not be one transaction with what the caller has done */
+	SPI_commit();
 	MemoryContextSwitchTo(context);
 	foreach(cell, lives)
 	{
