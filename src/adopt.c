@@ -122,16 +122,16 @@ reject_table(const char *live, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("\"%s\" cannot become a rollup: it %s", live, what)));
+			 errmsg("\"%s\" cannot be a rollup: it %s", live, what)));
 }
 
 /*
- * An error where a constraint or trigger of live waits for the end of the
+ * An error where a constraint or trigger of live can wait for the end of the
  * transaction: the server fires none that statements of an owner's in another's
- * transaction have left behind, and refuses these statements.
+ * transaction have left behind, and ON CONFLICT takes no such index.
  */
-void
-dr_adopt_check_constraints(Oid live)
+static void
+check_constraints(Oid live)
 {
 	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -146,16 +146,31 @@ dr_adopt_check_constraints(Oid live)
 		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 		char	   *constraint = get_constraint_name(trigger->tgconstraint);
 
-		if (trigger->tginitdeferred)
+		if (trigger->tgdeferrable)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("constraint \"%s\" of rollup \"%s\" is initially deferred",
+					 errmsg("constraint \"%s\" of rollup \"%s\" is deferrable",
 							constraint ? constraint : NameStr(trigger->tgname), get_rel_name(live)),
 					 errdetail("A fold at the end of a transaction comes after the deferred checks."),
-					 errhint("Make it INITIALLY IMMEDIATE.")));
+					 errhint("Make it NOT DEFERRABLE.")));
 	}
 	systable_endscan(scan);
 	table_close(pg_trigger, AccessShareLock);
+}
+
+/*
+ * An error where live, or a shadow, takes part in inheritance, as statements
+ * that name another table would reach it unguarded, or where it has a
+ * deferrable constraint.
+ */
+void
+dr_adopt_check_again(Oid live)
+{
+	if (get_rel_name(live) == NULL)
+		return;
+	if (get_rel_relispartition(live) || has_superclass(live) || has_subclass(live))
+		reject_table(get_rel_name(live), "takes part in inheritance");
+	check_constraints(live);
 }
 
 /* An error where the table, which the caller has locked, cannot be live. */
@@ -171,8 +186,6 @@ dr_adopt_check(Oid live, const DrDefinition *def)
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		reject_table(name, rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ?
 					 "is temporary" : "is unlogged and would be empty after a crash");
-	if (rel->rd_rel->relispartition || has_superclass(live) || has_subclass(live))
-		reject_table(name, "takes part in inheritance");
 	if (rel->rd_rel->relhasrules)
 		reject_table(name, "has rules");
 	if (live == def->source)
@@ -184,7 +197,7 @@ dr_adopt_check(Oid live, const DrDefinition *def)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" and its source belong to different roles", name),
 				 errhint("Run ALTER TABLE ... OWNER TO ... for one of them.")));
-	dr_adopt_check_constraints(live);
+	dr_adopt_check_again(live);
 	check_columns(rel, def);
 	relation_close(rel, NoLock);
 }
@@ -245,15 +258,13 @@ dr_adopt_has_unique_index(Oid live, const DrDefinition *def)
 /*
  * Create the unique index that live needs, where it has none; true where it had
  * none.  The caller works as the owner, has connected to SPI and locked live.
- * A constraint of live that still waits for its check would forbid an index.
  */
 bool
 dr_adopt_ensure_unique_index(const DrRollup *rollup, const DrDefinition *def)
 {
 	if (dr_adopt_has_unique_index(rollup->live, def))
 		return false;
-	if (SPI_execute("SET CONSTRAINTS ALL IMMEDIATE", false, 0) < 0 ||
-		SPI_execute(psprintf("CREATE UNIQUE INDEX ON %s (%s) NULLS NOT DISTINCT",
+	if (SPI_execute(psprintf("CREATE UNIQUE INDEX ON %s (%s) NULLS NOT DISTINCT",
 							 dr_objects_relation(rollup->live),
 							 dr_phrase_columns(def, NULL, true, false)), false, 0) < 0)
 		elog(ERROR, "could not create an index of \"%s\"", dr_catalog_name(rollup->live));

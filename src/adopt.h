@@ -12,7 +12,7 @@
 #include "catalog.h"
 
 extern void dr_adopt_check(Oid live, const DrDefinition *def);
-extern void dr_adopt_check_constraints(Oid live);
+extern void dr_adopt_check_again(Oid live);
 extern bool dr_adopt_has_unique_index(Oid live, const DrDefinition *def);
 extern bool dr_adopt_ensure_unique_index(const DrRollup *rollup, const DrDefinition *def);
 

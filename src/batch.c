@@ -14,6 +14,7 @@
  */
 #include "batch.h"
 
+#include "access/detoast.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/tuptable.h"
@@ -84,6 +85,17 @@ batch_of(const DrPlans *plans, bool backfill)
 	return batch;
 }
 
+/* A value that stands for itself: where it lies out of line in the source's
+ * storage, the row or the table may be gone when it is read. */
+static Datum
+held_value(TupleDesc desc, int i, Datum value)
+{
+	if (TupleDescAttr(desc, i)->attlen == -1 &&
+		VARATT_IS_EXTERNAL(DatumGetPointer(value)))
+		return PointerGetDatum(detoast_external_attr((struct varlena *) DatumGetPointer(value)));
+	return value;
+}
+
 /* Take an event: one that was inserted, or what an update or a delete has met
  * or left. */
 void
@@ -99,8 +111,9 @@ dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 	 * by our statement, or not: its key is computed anew */
 	added = added && !dr_guard_is_open();
 
-	memcpy(values, event, n * sizeof(Datum));
 	memcpy(isnull, nulls, n * sizeof(bool));
+	for (int i = 0; i < n; i++)
+		values[i] = nulls[i] ? (Datum) 0 : held_value(batch->desc, i, event[i]);
 	values[n] = BoolGetDatum(added);
 	isnull[n] = false;
 	tuplestore_putvalues(batch->rows, batch->desc, values, isnull);

@@ -134,7 +134,8 @@ dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 	nulls[2] = rollup->has_watermark ? ' ' : 'n';
 	nulls[3] = seeded && rollup->reseed ? ' ' : 'n';
 	return write_rows("UPDATE dailyrollup.rollups"
-					  " SET watermark = $2, state = 'on', was = NULL," FULFIL_RESEED("$4")
+					  " SET watermark = $2, state = 'on',"
+					  " was = CASE WHEN state = 'on' THEN was END," FULFIL_RESEED("$4")
 					  " WHERE id = $1 AND watermark IS NOT DISTINCT FROM $3 AND state = $5",
 					  5, types, values, nulls) == 1;
 }
@@ -201,7 +202,7 @@ dr_catalog_change_state(const DrRollup *rollup, DrState state)
 bool
 dr_catalog_promote(const DrRollup *rollup)
 {
-	bool		passes_on = rollup->state == DR_STATE_NEW &&
+	bool		passes_on = rollup->state != DR_STATE_SHADOW && rollup->was != DR_STATE_ON &&
 		rollup->mode == NULL && dr_guc_mode == DR_MODE_UNSET;
 	char	   *was = passes_on ?
 		quote_literal_cstr(dr_catalog_state_name(rollup->was)) : "NULL";

@@ -126,6 +126,50 @@ dr_change_content_of_waiting(const DrDefinition *def, const DrRollup *rollup,
 }
 
 /*
+ * "SELECT" of live's rows of the keys in a CTE: those without a NULL by live's
+ * index, the others by a second branch, which runs only where there is one.
+ */
+char *
+dr_change_stored(const DrDefinition *def, const DrRollup *rollup, const char *keys)
+{
+	char	  **live = dr_phrase_live_key(def, "l");
+	char	  **waiting = dr_phrase_mark_key(def, "w");
+	char	   *null = dr_phrase_any_null(def, waiting, true);
+	char	   *columns = dr_phrase_columns(def, "l", true, true);
+	char	   *name = dr_phrase_relation(rollup->live);
+	char	   *plain = psprintf("SELECT %s FROM %s w JOIN ONLY %s l ON %s", columns, keys, name,
+								 dr_phrase_plainly_equal(def, live, waiting));
+
+	if (null == NULL)
+		return plain;
+	return psprintf("%s UNION ALL SELECT %s FROM %s w JOIN ONLY %s l ON %s"
+					" WHERE (SELECT EXISTS (SELECT FROM %s w WHERE %s)) AND %s",
+					plain, columns, keys, name,
+					dr_phrase_record_equal(def, rollup->key_type, live, waiting),
+					keys, null, null);
+}
+
+/*
+ * "name AS (DELETE …)" of the keys in the CTE "gone", in two branches likewise.
+ */
+static void
+append_delete_gone(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+				   const char *table)
+{
+	char	  **live = dr_phrase_live_key(def, "l");
+	char	  **gone = dr_phrase_mark_key(def, "w");
+	char	   *null = dr_phrase_any_null(def, gone, true);
+
+	appendStringInfo(buf, ", deleted AS (DELETE FROM ONLY %s l USING gone w WHERE %s)",
+					 table, dr_phrase_plainly_equal(def, live, gone));
+	if (null != NULL)
+		appendStringInfo(buf, ", deleted_null AS (DELETE FROM ONLY %s l USING gone w"
+						 " WHERE (SELECT EXISTS (SELECT FROM gone w WHERE %s)) AND %s AND %s)",
+						 table, null, null,
+						 dr_phrase_record_equal(def, rollup->key_type, live, gone));
+}
+
+/*
  * CTEs that follow one named "waiting" (k1 .. kn): each of these keys gets the
  * content that the source's rows before "upper" (NULL: all) give it, or goes
  * where they give none.
@@ -138,17 +182,14 @@ dr_change_append_recompute(StringInfo buf, const DrDefinition *def,
 	char	   *name = dr_phrase_relation(table);
 
 	appendStringInfo(buf, ", fresh AS MATERIALIZED (%s),"
-					 " gone AS (SELECT * FROM waiting w EXCEPT SELECT %s FROM fresh),"
-					 " deleted AS (DELETE FROM ONLY %s l USING gone w WHERE %s),"
+					 " gone AS MATERIALIZED (SELECT * FROM waiting w EXCEPT SELECT %s FROM fresh),"
 					 " stored AS (INSERT INTO %s AS l (%s) SELECT * FROM fresh"
 					 " ON CONFLICT (%s) DO UPDATE SET (%s) = ROW(%s) WHERE %s)",
 					 dr_change_content_of_waiting(def, rollup, upper),
 					 keys,
-					 name, dr_phrase_same_key(def, rollup->key_type,
-											  dr_phrase_live_key(def, "l"),
-											  dr_phrase_mark_key(def, "w"), false),
 					 name, dr_phrase_columns(def, NULL, true, true),
 					 keys, dr_phrase_columns(def, NULL, false, true),
 					 dr_phrase_columns(def, "excluded", false, true),
 					 measures_differ(def, "l", "excluded"));
+	append_delete_gone(buf, def, rollup, name);
 }

@@ -21,6 +21,8 @@ extern void dr_change_append_merge(StringInfo buf, const DrDefinition *def, Oid 
 								   const char *partial);
 extern void dr_change_append_recompute(StringInfo buf, const DrDefinition *def,
 									   const DrRollup *rollup, Oid table, const char *upper);
+extern char *dr_change_stored(const DrDefinition *def, const DrRollup *rollup,
+							  const char *keys);
 extern char *dr_change_content_of_waiting(const DrDefinition *def, const DrRollup *rollup,
 										  const char *upper);
 

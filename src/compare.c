@@ -118,10 +118,10 @@ side(const DrDefinition *def, const DrRollup *rollup, const char *from, bool dai
 {
 	char	   *key = dr_phrase_key_record(def, rollup->key_type, dr_phrase_live_key(def, "l"));
 
-	return psprintf("(SELECT l.*, %s AS \"dailyrollup key\", true AS \"dailyrollup here\" FROM %s l"
+	return psprintf("(SELECT %s, %s AS \"dailyrollup key\", true AS \"dailyrollup here\" FROM %s l"
 					" WHERE NOT EXISTS (SELECT FROM left_out m WHERE m.key = %s)"
 					" AND NOT EXISTS (SELECT FROM twice_in_live u WHERE u.key = %s)%s)",
-					key, from, key, key,
+					dr_phrase_columns(def, "l", true, true), key, from, key, key,
 					daily_table ?
 					psprintf(" AND NOT EXISTS (SELECT FROM twice_in_daily u WHERE u.key = %s)", key) : "");
 }

@@ -534,6 +534,27 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 				 errhint("Run CALL rollup_run(%s).", live)));
 }
 
+/* Names that our own SQL gives to columns beside the user's. */
+static void
+reject_own_name(const char *name)
+{
+	if (strncmp(name, DR_SCHEMA " ", strlen(DR_SCHEMA " ")) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("column name \"%s\" is reserved", name),
+				 errdetail("Names that begin with \"dailyrollup \" are used by the rollup itself."),
+				 errhint("Give the column another name.")));
+}
+
+static void
+check_names(const DrDefinition *def)
+{
+	for (int i = 0; i < def->ncolumns; i++)
+		reject_own_name(def->columns[i].name);
+	for (int i = 0; i < def->nevents; i++)
+		reject_own_name(def->events[i].source_name);
+}
+
 static DrRollup *
 make_rollup(const Request *request)
 {
@@ -541,6 +562,7 @@ make_rollup(const Request *request)
 	DrDefinition *def = dr_definition_parse(request->query, request->time_column,
 											request->dedup_by, request->dedup_order);
 
+	check_names(def);
 	rollup->id = dr_catalog_next_id();
 	rollup->source = def->source;
 	rollup->owner = source_owner(def->source);

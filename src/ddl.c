@@ -12,7 +12,8 @@
  *	RENAME of a column of live			the definition follows
  *	what rollup_create would refuse		refused
  *	our tables unlogged, or hidden		refused
- *	a deferred constraint of live		refused
+ *	a deferrable constraint of live,
+ *	or live below another table			refused
  */
 #include "ddl.h"
 
@@ -320,15 +321,22 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 	dr_identity_leave_sql(&before);
 }
 
-/* A constraint of live, or one of another table that refers to it. */
+/* What another table's DDL may have done to live: a foreign key to it, a parent
+ * above it. */
 static void
-check_constraints(void)
+check_lives(void)
 {
 	List	   *rollups = dr_catalog_all();
 	ListCell   *cell;
 
 	foreach(cell, rollups)
-		dr_adopt_check_constraints(((DrRollup *) lfirst(cell))->live);
+	{
+		DrRollup   *rollup = lfirst(cell);
+
+		dr_adopt_check_again(rollup->live);
+		if (OidIsValid(rollup->shadow))
+			dr_adopt_check_again(rollup->shadow);
+	}
 }
 
 static void
@@ -337,7 +345,7 @@ changed(Node *parsetree)
 	List	   *relations = list_changed();
 	ListCell   *cell;
 
-	check_constraints();
+	check_lives();
 
 	foreach(cell, relations)
 	{

@@ -13,6 +13,7 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -20,6 +21,7 @@
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/portal.h"
 #include "utils/queryenvironment.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplestore.h"
@@ -161,10 +163,11 @@ fold_batch(DrBatch *batch)
 {
 	DrPlans    *plans = dr_plans_of(batch->live);
 	DrIdentity	before;
+	DrGuard		guard;
 
 	plans->uses++;
 	dr_identity_enter_sql(plans->rollup->owner, &before);
-	dr_guard_let(batch->live);
+	guard = dr_guard_let(batch->live);
 	register_rows(DR_FOLDING_ROWS, batch->desc, batch->rows, batch->count);
 	if (batch->backfill)
 		mark(plans, batch);
@@ -172,7 +175,7 @@ fold_batch(DrBatch *batch)
 		fold_under_locks(plans, batch);
 	else
 		run_statement(plans, FOLD_ADD, batch->count, 0, NULL, NULL);
-	dr_guard_end();
+	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 	plans->uses--;
 }
@@ -210,13 +213,21 @@ fold_rollup(Oid live)
 	error_context_stack = context.previous;
 }
 
-/* What a statement of this session is just writing would be seen now, and
- * folded again when its triggers fire. */
+/*
+ * What a statement of this session is just writing would be seen now, and
+ * folded again when its triggers fire; a trigger of live's, while we fold, is
+ * in the midst of it too.
+ */
 static void
 check_not_in_use(Oid live)
 {
 	DrRollup   *rollup = dr_catalog_find(live, NULL);
 
+	if (dr_guard_is_open())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot fold while rows are folded"),
+				 errhint("What a trigger of a rollup's table writes is folded after it.")));
 	if (rollup != NULL)
 		dr_locks_check_not_in_use(rollup->source, "fold a rollup of");
 }
@@ -268,6 +279,7 @@ dr_fold_flush(DrRollup *rollup)
 {
 	DrPlans    *plans;
 	DrIdentity	before;
+	DrGuard		guard;
 	int64		keys;
 
 	dr_locks_check_not_in_use(rollup->source, "flush a rollup of");
@@ -278,7 +290,7 @@ dr_fold_flush(DrRollup *rollup)
 	plans = dr_plans_of(rollup->live);
 	plans->uses++;
 	dr_identity_enter_sql(plans->rollup->owner, &before);
-	dr_guard_let(rollup->live);
+	guard = dr_guard_let(rollup->live);
 	if (SPI_execute(dr_folding_marked_keys(plans->def, plans->rollup), false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read the marks of \"%s\"", dr_catalog_name(rollup->live));
 	keys = register_keys(plans);
@@ -289,7 +301,7 @@ dr_fold_flush(DrRollup *rollup)
 	if (keys > 0 &&
 		SPI_execute(dr_folding_flush(plans->def, plans->rollup), false, 0) < 0)
 		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(rollup->live));
-	dr_guard_end();
+	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 	plans->uses--;
 	return keys;
@@ -297,11 +309,32 @@ dr_fold_flush(DrRollup *rollup)
 
 /* --------------------------------------------------------------- callbacks */
 
+/*
+ * The server has closed the transaction's cursors before it calls us.  What a
+ * trigger of live has left open must be closed as well, by the server's own
+ * rules; a transaction that was made read-only late has written all the same.
+ */
+static void
+fold_at_end(bool prepare)
+{
+	bool		read_only = XactReadOnly;
+
+	if (dr_batch_lives() == NIL)
+		return;
+	XactReadOnly = false;
+	do
+	{
+		fold_all(false);
+		AfterTriggerFireDeferred();
+	} while (PreCommit_Portals(prepare) || dr_batch_lives() != NIL);
+	XactReadOnly = read_only;
+}
+
 static void
 transaction_ends(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
-		fold_all(false);
+		fold_at_end(event == XACT_EVENT_PRE_PREPARE);
 }
 
 void

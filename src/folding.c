@@ -19,7 +19,11 @@
  */
 #include "folding.h"
 
+#include "access/table.h"
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #include "change.h"
 #include "phrase.h"
@@ -95,61 +99,136 @@ dr_folding_add(const DrDefinition *def, const DrRollup *rollup)
 	return buf.data;
 }
 
-/* A row of NULLs for each key whose rows the definition's WHERE leaves out. */
-static char *
-keys_left_out(const DrDefinition *def)
+/*
+ * May a placeholder hold NULLs for measures?  Not where live, or the type of a
+ * measure, forbids it.
+ */
+static bool
+nulls_allowed(const DrDefinition *def, const DrRollup *rollup)
 {
-	StringInfoData buf;
-	StringInfoData group;
-	bool		first = true;
+	Relation	live = table_open(rollup->live, NoLock);
+	bool		allowed = true;
 
-	initStringInfo(&buf);
-	initStringInfo(&group);
-	appendStringInfoString(&buf, "SELECT ");
 	for (int i = 0; i < def->ncolumns; i++)
 	{
 		const DrColumn *column = &def->columns[i];
+		AttrNumber	attno = get_attnum(rollup->live, column->name);
 
-		dr_phrase_append_item(&buf, &first, column->is_key ?
-							  dr_phrase_expression(def, column->expr) :
+		if (!column->is_key &&
+			(get_typtype(column->type) == TYPTYPE_DOMAIN ||
+			 (attno != InvalidAttrNumber &&
+			  TupleDescAttr(RelationGetDescr(live), attno - 1)->attnotnull)))
+			allowed = false;
+	}
+	table_close(live, NoLock);
+	return allowed;
+}
+
+/* "SELECT <key>, NULL, …" of "w", under the names of the definition */
+static char *
+key_and_nulls(const DrDefinition *def, const char *from)
+{
+	char	  **key = dr_phrase_mark_key(def, "w");
+	StringInfoData buf;
+	bool		first = true;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "SELECT ");
+	for (int i = 0, k = 0; i < def->ncolumns; i++)
+	{
+		const DrColumn *column = &def->columns[i];
+
+		dr_phrase_append_item(&buf, &first, column->is_key ? key[k++] :
 							  psprintf("CAST(NULL AS %s)",
 									   dr_phrase_type(column->type, column->typmod)));
 	}
-	for (int i = 0; i < def->nkeys; i++)
-		appendStringInfo(&group, "%s%d", i == 0 ? "" : ", ", def->keys[i] + 1);
-	appendStringInfo(&buf, " FROM %s e GROUP BY %s"
-					 " HAVING pg_catalog.count(*) FILTER (WHERE %s) = 0",
-					 rows(def, ""), group.data, dr_phrase_expression(def, def->where));
+	appendStringInfo(&buf, " FROM %s", from);
 	return buf.data;
 }
 
-/* "INSERT …" that locks the keys of "placeholders", and adds those not there */
+/* The definition without its WHERE. */
+static DrDefinition
+without_where(const DrDefinition *def)
+{
+	DrDefinition all = *def;
+
+	all.where = NULL;
+	return all;
+}
+
+/* "keys of rows of "fresh" equal to w's" */
 static char *
-lock_rows(const DrDefinition *def, const DrRollup *rollup, const char *placeholders)
+same_key(const DrDefinition *def, const DrRollup *rollup, const char *alias)
+{
+	return dr_phrase_record_equal(def, rollup->key_type, dr_phrase_live_key(def, alias),
+								  dr_phrase_mark_key(def, "w"));
+}
+
+/*
+ * "INSERT …" that locks live's rows of the keys in "waiting" (a CTE in "with"),
+ * and adds a placeholder for those that it does not have: "content", a SELECT
+ * of the definition's columns, or "otherwise" for keys that this leaves out.
+ * What is proposed for a key that live has is its own row, for live's checks
+ * come before the conflict.
+ */
+static char *
+lock_rows(const DrDefinition *def, const DrRollup *rollup, const char *with,
+		  const char *content, const char *otherwise)
 {
 	const char *first_key = quote_identifier(dr_phrase_key(def, 0)->name);
+	char	   *columns = dr_phrase_columns(def, NULL, true, true);
 
-	return psprintf("INSERT INTO %s AS l (%s) SELECT * FROM (%s) c(%s) %s"
+	return psprintf("WITH %s, stored AS MATERIALIZED (%s),"
+					" waiting AS MATERIALIZED (SELECT w.* FROM wanted w"
+					" WHERE NOT EXISTS (SELECT FROM stored l WHERE %s)),"
+					" content(%s) AS MATERIALIZED (%s)"
+					" INSERT INTO %s AS l (%s) SELECT * FROM ("
+					"SELECT * FROM stored UNION ALL SELECT * FROM content UNION ALL %s) c(%s) %s"
 					" ON CONFLICT (%s) DO UPDATE SET %s = l.%s WHERE false",
-					dr_phrase_relation(rollup->live),
-					dr_phrase_columns(def, NULL, true, true), placeholders,
-					dr_phrase_columns(def, NULL, true, true), by_key(def),
+					with, dr_change_stored(def, rollup, "wanted"),
+					same_key(def, rollup, "l"),
+					columns, content,
+					dr_phrase_relation(rollup->live), columns,
+					otherwise, columns, by_key(def),
 					dr_phrase_columns(def, NULL, true, false), first_key, first_key);
+}
+
+/* The keys of "waiting" that "content" leaves out. */
+static char *
+left_out(const DrDefinition *def, const DrRollup *rollup)
+{
+	return psprintf("NOT EXISTS (SELECT FROM content f WHERE %s)", same_key(def, rollup, "f"));
 }
 
 /*
  * Lock live's rows of the written keys; returns the keys that it did not have,
- * and has now.  A placeholder has the content of the rows at hand, for live may
- * allow no NULL.
+ * and has now.  A placeholder has the content of the rows at hand.  Where
+ * WHERE leaves them all out it has NULLs, or, where these are not allowed, what
+ * the rows would give without the WHERE.
  */
 char *
 dr_folding_lock(const DrDefinition *def, const DrRollup *rollup)
 {
-	char	   *placeholders = content_of(def, rows(def, ""));
+	DrDefinition all = without_where(def);
+	char	   *event_key = dr_phrase_key_record(def, rollup->key_type, dr_phrase_event_key(def));
+	char	   *waiting_key = dr_phrase_key_record(def, rollup->key_type,
+												   dr_phrase_mark_key(def, "w"));
+	char	   *unknown = rows(def, psprintf(" AND EXISTS (SELECT FROM waiting w WHERE %s = %s)",
+											 event_key, waiting_key));
+	char	   *otherwise;
 
-	if (def->where != NULL)
-		placeholders = psprintf("%s UNION ALL %s", placeholders, keys_left_out(def));
-	return psprintf("%s RETURNING %s", lock_rows(def, rollup, placeholders),
+	if (nulls_allowed(def, rollup))
+		otherwise = psprintf("%s WHERE %s", key_and_nulls(def, "waiting w"), left_out(def, rollup));
+	else
+		otherwise = content_of(&all, rows(def, psprintf(" AND EXISTS (SELECT FROM waiting w"
+														" WHERE %s = %s AND %s)",
+														event_key, waiting_key,
+														left_out(def, rollup))));
+	return psprintf("%s RETURNING %s",
+					lock_rows(def, rollup,
+							  psprintf("wanted AS MATERIALIZED (SELECT DISTINCT k.* FROM (%s e) k)",
+									   keys_of(def, rows(def, ""))),
+							  content_of(def, unknown), otherwise),
 					dr_phrase_join(dr_phrase_live_key(def, "l"), def->nkeys, ", "));
 }
 
@@ -306,29 +385,21 @@ dr_folding_marked_keys(const DrDefinition *def, const DrRollup *rollup)
 					dr_phrase_relation(rollup->marks), DR_DIRTIES_LIVE);
 }
 
-/* Lock live's rows of DR_FOLDING_KEYS; a placeholder has the source's content. */
+/*
+ * Lock live's rows of DR_FOLDING_KEYS.  A placeholder has the source's content,
+ * or NULLs; where these are not allowed, the content without the WHERE, and a
+ * key without any row needs no lock.
+ */
 char *
 dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup)
 {
-	char	  **key = dr_phrase_mark_key(def, "w");
-	StringInfoData buf;
-	bool		first = true;
+	DrDefinition all = without_where(def);
+	bool		nulls = nulls_allowed(def, rollup);
 
-	initStringInfo(&buf);
-	appendStringInfo(&buf, "WITH waiting AS MATERIALIZED (SELECT w.* FROM " DR_FOLDING_KEYS " w"
-					 " WHERE NOT EXISTS (SELECT FROM ONLY %s l WHERE %s)),"
-					 " fresh AS MATERIALIZED (%s) SELECT ",
-					 dr_phrase_relation(rollup->live),
-					 dr_phrase_record_equal(def, rollup->key_type,
-											dr_phrase_live_key(def, "l"), key),
-					 dr_change_content_of_waiting(def, rollup, NULL));
-	for (int i = 0, k = 0; i < def->ncolumns; i++)
-		dr_phrase_append_item(&buf, &first, def->columns[i].is_key ? key[k++] :
-							  psprintf("f.%s", quote_identifier(def->columns[i].name)));
-	appendStringInfo(&buf, " FROM " DR_FOLDING_KEYS " w LEFT JOIN fresh f ON %s",
-					 dr_phrase_record_equal(def, rollup->key_type,
-											dr_phrase_live_key(def, "f"), key));
-	return lock_rows(def, rollup, buf.data);
+	return lock_rows(def, rollup, "wanted AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS ")",
+					 dr_change_content_of_waiting(nulls ? def : &all, rollup, NULL),
+					 psprintf("%s WHERE %s%s", key_and_nulls(def, "waiting w"),
+							  left_out(def, rollup), nulls ? "" : " AND false"));
 }
 
 /* Bring the locked keys to the source's content, and take their marks. */

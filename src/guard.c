@@ -20,9 +20,7 @@
 #include "objects.h"
 
 /* The statements that pass. */
-static Oid	let_live = InvalidOid;
-static int	let_depth;			/* of triggers around them */
-static int	let_nesting;		/* of transactions around them */
+static DrGuard let = {InvalidOid};
 
 static int
 trigger_depth(void)
@@ -30,33 +28,39 @@ trigger_depth(void)
 	return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0));
 }
 
-/* From here on our statements write to live, until dr_guard_end, or an error. */
-void
+/*
+ * From here on our statements write to live, until dr_guard_end, or an error.
+ * Returns what is to be restored then: a trigger of live may lead here again.
+ */
+DrGuard
 dr_guard_let(Oid live)
 {
-	let_live = live;
-	let_depth = trigger_depth();
-	let_nesting = GetCurrentTransactionNestLevel();
+	DrGuard		before = let;
+
+	let.live = live;
+	let.depth = trigger_depth();
+	let.nesting = GetCurrentTransactionNestLevel();
+	return before;
 }
 
 void
-dr_guard_end(void)
+dr_guard_end(DrGuard before)
 {
-	let_live = InvalidOid;
+	let = before;
 }
 
 /* Is a statement of ours changing live? */
 bool
 dr_guard_is_open(void)
 {
-	return OidIsValid(let_live);
+	return OidIsValid(let.live);
 }
 
 static void
 transaction_ended(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_ABORT)
-		dr_guard_end();
+		let.live = InvalidOid;
 }
 
 /* A subtransaction that a statement of ours has begun may end within it. */
@@ -65,8 +69,8 @@ subtransaction_ended(SubXactEvent event, SubTransactionId mine,
 					 SubTransactionId parent, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB &&
-		GetCurrentTransactionNestLevel() <= let_nesting)
-		dr_guard_end();
+		GetCurrentTransactionNestLevel() <= let.nesting)
+		let.live = InvalidOid;
 }
 
 void
@@ -101,7 +105,7 @@ dailyrollup_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("this function serves the statement trigger of a rollup's table alone")));
 	live = RelationGetRelid(trigger->tg_relation);
-	if (live == let_live && trigger_depth() == let_depth + 1)
+	if (live == let.live && trigger_depth() == let.depth + 1)
 		PG_RETURN_POINTER(NULL);
 	rollup = dr_catalog_find(live, NULL);
 	if (rollup != NULL && is_kept(rollup))

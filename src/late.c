@@ -279,7 +279,7 @@ dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char d
 /* Which rows' keys are marked, and why. */
 typedef struct Span
 {
-	bool		bounded;		/* start <= time < end; else: all with a time */
+	bool		bounded;		/* start <= time < end; else: start <= time */
 	Datum		start;			/* of the time column's type */
 	Datum		end;
 	char		dirties;
@@ -305,7 +305,7 @@ mark_span(const DrRollup *rollup, const DrDefinition *def, Oid relation, const S
 	dr_identity_enter_sql(rollup->owner, &before);
 	plan = SPI_prepare(dr_query_mark_range(def, rollup, relation, span->bounded), 4, types);
 	if (plan == NULL ||
-		SPI_execute_snapshot(plan, values, span->bounded ? NULL : "nn  ",
+		SPI_execute_snapshot(plan, values, span->bounded ? NULL : " n  ",
 							 GetLatestSnapshot(), InvalidSnapshot,
 							 false, true, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));
@@ -395,7 +395,10 @@ dr_late_mark_attached(const DrRollup *rollup, Oid partition)
 		.end = dr_late_threshold(rollup->live),
 		.dirties = DR_DIRTIES_DAILY
 	};
-	Span		all = {.dirties = DR_DIRTIES_LIVE};
+	Span		all = {
+		.start = dr_boundary_minus_infinity(def->time_kind),
+		.dirties = DR_DIRTIES_LIVE
+	};
 
 	mark_partition(rollup, def, partition, &late);
 	if (dr_watermark_of(rollup->live)->folds)
@@ -468,7 +471,7 @@ dailyrollup_mark(PG_FUNCTION_ARGS)
 	TimestampTz end = PG_GETARG_TIMESTAMPTZ(2);
 	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
-	Span		span = {.bounded = true, .dirties = DR_DIRTIES_DAILY};
+	Span		span = {.bounded = !TIMESTAMP_IS_NOEND(end), .dirties = DR_DIRTIES_DAILY};
 	uint64		keys = 0;
 
 	if (start >= end)

@@ -80,12 +80,13 @@ static void
 bring_content(const DrRollup *rollup, const DrDefinition *def)
 {
 	DrIdentity	before;
+	DrGuard		guard;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	dr_guard_let(rollup->live);
+	guard = dr_guard_let(rollup->live);
 	run(rollup, dr_query_promote(def, rollup));
 	run(rollup, dr_query_forget_marks(rollup, DR_DIRTIES_LIVE));
-	dr_guard_end();
+	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 }
 

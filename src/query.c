@@ -126,8 +126,8 @@ dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup)
 	return buf.data;
 }
 
-/* A mark for each key of the relation's rows within [$1, $2), or of all with a
- * time; $3 is the proof, $4 what the marks dirty. */
+/* A mark for each key of the relation's rows within [$1, $2), or from $1 on; $3
+ * is the proof, $4 what the marks dirty. */
 char *
 dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relation,
 					bool bounded)
@@ -135,7 +135,7 @@ dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relatio
 	StringInfoData buf;
 	DrScope		scope = {
 		.relation = relation,
-		.lower = bounded ? "$1" : NULL,
+		.lower = "$1",
 		.upper = bounded ? "$2" : NULL
 	};
 

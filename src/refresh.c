@@ -439,9 +439,10 @@ static void
 bring_content(Refresh *refresh)
 {
 	DrIdentity	before;
+	DrGuard		guard;
 
 	dr_identity_enter_sql(refresh->rollup->owner, &before);
-	dr_guard_let(refresh->table);
+	guard = dr_guard_let(refresh->table);
 	prefer_seed_to_many_late_keys(refresh);
 	if (refresh->seed)
 		seed(refresh);
@@ -452,7 +453,7 @@ bring_content(Refresh *refresh)
 		if (!refresh->build)
 			recompute_marked_keys(refresh);
 	}
-	dr_guard_end();
+	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 }
 

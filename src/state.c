@@ -112,12 +112,13 @@ catch_up(const DrRollup *rollup)
 {
 	DrDefinition *def = definition_of(rollup);
 	DrIdentity	before;
+	DrGuard		guard;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	dr_guard_let(rollup->live);
+	guard = dr_guard_let(rollup->live);
 	run(rollup, def, dr_query_fold(def, rollup->live, false), true, rollup->watermark);
 	run(rollup, def, dr_query_recompute(def, rollup, rollup->live, DR_DIRTIES_ANY, NULL), false, 0);
-	dr_guard_end();
+	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 }
 
@@ -249,6 +250,7 @@ recompute(const DrRollup *rollup)
 {
 	DrDefinition *def;
 	DrIdentity	before;
+	DrGuard		guard;
 
 	dr_locks_check_not_in_use(rollup->source, "recompute a rollup of");
 	dr_fold_now();
@@ -261,9 +263,9 @@ recompute(const DrRollup *rollup)
 	def = definition_of(rollup);
 	forget_marks(rollup, def, DR_DIRTIES_LIVE);
 	dr_identity_enter_sql(rollup->owner, &before);
-	dr_guard_let(rollup->live);
+	guard = dr_guard_let(rollup->live);
 	run(rollup, def, dr_query_seed(def, rollup, rollup->live, NULL), false, 0);
-	dr_guard_end();
+	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 }
 
