@@ -41,14 +41,19 @@ dr_boundary_zone(const char *name)
 	return zone;
 }
 
+/* A year; nobody waits longer for a day to settle. */
+#define LONGEST_DELAY	366
+
 /* A delay is a span of days and hours, not negative; else an error. */
 Interval *
 dr_boundary_check_delay(Interval *delay)
 {
-	if (delay->month != 0 || delay->day < 0 || delay->time < 0)
+	if (delay->month != 0 || delay->day < 0 || delay->time < 0 ||
+		delay->day > LONGEST_DELAY || delay->time > LONGEST_DELAY * USECS_PER_DAY)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("delay must be a span of days and hours, and not negative")));
+				 errmsg("delay must be a span of days and hours, not negative and not longer than %d days",
+						LONGEST_DELAY)));
 	return delay;
 }
 
@@ -156,12 +161,22 @@ dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant)
 		dr_boundary_latest(zone, instant) == instant;
 }
 
+/* Can the days around a value be computed, in any zone? */
 bool
-dr_boundary_is_finite(DrTimeKind kind, Datum time)
+dr_boundary_is_ordinary(DrTimeKind kind, Datum time)
 {
+	Timestamp	instant;
+
 	if (kind == DR_TIME_DATE)
-		return !DATE_NOT_FINITE(DatumGetDateADT(time));
-	return !TIMESTAMP_NOT_FINITE(DatumGetTimestamp(time));
+	{
+		int			day = DatumGetDateADT(time);
+
+		return day > DATETIME_MIN_JULIAN - POSTGRES_EPOCH_JDATE + 3 &&
+			day < TIMESTAMP_END_JULIAN - POSTGRES_EPOCH_JDATE - 3;
+	}
+	instant = DatumGetTimestamp(time);
+	return instant > MIN_TIMESTAMP + 3 * USECS_PER_DAY &&
+		instant < END_TIMESTAMP - 3 * USECS_PER_DAY;
 }
 
 /* The first midnight that is not before a finite value of the time column. */
@@ -181,8 +196,8 @@ dr_boundary_not_before(DrTimeKind kind, pg_tz *zone, Datum time)
 		case DR_TIME_TIMESTAMP:
 			break;
 	}
-	day = (int) (instant / USECS_PER_DAY);
-	if (day_start(day + POSTGRES_EPOCH_JDATE) < instant)
+	day = (int) (instant / USECS_PER_DAY) - 1;
+	while (day_start(day + POSTGRES_EPOCH_JDATE) < instant)
 		day++;
 	return first_instant(zone, day + POSTGRES_EPOCH_JDATE);
 }

@@ -17,7 +17,7 @@ extern TimestampTz dr_boundary_before(TimestampTz instant, const Interval *delay
 extern TimestampTz dr_boundary_translate(TimestampTz boundary, pg_tz *from, pg_tz *to);
 extern TimestampTz dr_boundary_latest(pg_tz *zone, TimestampTz instant);
 extern TimestampTz dr_boundary_next(pg_tz *zone, TimestampTz instant);
-extern bool dr_boundary_is_finite(DrTimeKind kind, Datum time);
+extern bool dr_boundary_is_ordinary(DrTimeKind kind, Datum time);
 extern TimestampTz dr_boundary_not_before(DrTimeKind kind, pg_tz *zone, Datum time);
 extern bool dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant);
 extern Datum dr_boundary_datum(DrTimeKind kind, pg_tz *zone, TimestampTz boundary);

@@ -55,7 +55,7 @@ end_of_partition(const DrRollup *rollup, const DrDefinition *def, Relation sourc
 		{
 			Datum		bound = desc->boundinfo->datums[i][0];
 
-			if (dr_boundary_is_finite(def->time_kind, bound))
+			if (dr_boundary_is_ordinary(def->time_kind, bound))
 				consider(dr_boundary_not_before(def->time_kind, zone, bound),
 						 has_watermark, watermark, &end);
 		}
@@ -81,7 +81,8 @@ index_leads_with_time(const DrDefinition *def, Relation source)
 	return found;
 }
 
-/* The least finite time of the source's rows from W on; false: there is none. */
+/* The least time of the source's rows from W on; false: there is none, or one
+ * whose day cannot be told. */
 static bool
 first_time(const DrRollup *rollup, const DrDefinition *def,
 		   bool has_watermark, TimestampTz watermark, TimestampTz *first)
@@ -101,7 +102,7 @@ first_time(const DrRollup *rollup, const DrDefinition *def,
 							  true, 1) != SPI_OK_SELECT)
 		elog(ERROR, "could not read \"%s\"", dr_catalog_name(rollup->source));
 	value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (!isnull && dr_boundary_is_finite(def->time_kind, value))
+	if (!isnull && dr_boundary_is_ordinary(def->time_kind, value))
 		*first = dr_boundary_not_before(def->time_kind, zone, value);
 	else
 		isnull = true;

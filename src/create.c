@@ -534,6 +534,22 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 				 errhint("Run CALL rollup_run(%s).", live)));
 }
 
+/* What belongs to a rollup is neither live nor source of another one. */
+static void
+check_not_ours(Oid relation)
+{
+	List	   *rollups = dr_catalog_all();
+	ListCell   *cell;
+	bool		ours = get_rel_namespace(relation) == get_namespace_oid(DR_SCHEMA, false);
+
+	foreach(cell, rollups)
+		ours = ours || ((DrRollup *) lfirst(cell))->shadow == relation;
+	if (ours)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" belongs to a rollup itself", dr_catalog_name(relation))));
+}
+
 /* Names that our own SQL gives to columns beside the user's. */
 static void
 reject_own_name(const char *name)
@@ -563,6 +579,9 @@ make_rollup(const Request *request)
 											request->dedup_by, request->dedup_order);
 
 	check_names(def);
+	check_not_ours(def->source);
+	if (OidIsValid(request->adopted))
+		check_not_ours(request->adopted);
 	rollup->id = dr_catalog_next_id();
 	rollup->source = def->source;
 	rollup->owner = source_owner(def->source);

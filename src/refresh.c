@@ -100,6 +100,15 @@ dr_refresh_check_transaction(const char *function)
 				 errhint("Use BEGIN ISOLATION LEVEL READ COMMITTED.")));
 }
 
+/* Is it a watermark of the rollup's already?  After a change of its time zone,
+ * that need not be a midnight, nor have passed. */
+static bool
+is_watermark(const Refresh *refresh, TimestampTz instant)
+{
+	return (refresh->has_watermark && instant == refresh->watermark) ||
+		(refresh->rollup->has_watermark && instant == refresh->rollup->watermark);
+}
+
 /* The boundary that the caller asks for, or the latest that has settled. */
 static TimestampTz
 choose_boundary(const Refresh *refresh, bool given, TimestampTz wanted)
@@ -113,7 +122,7 @@ choose_boundary(const Refresh *refresh, bool given, TimestampTz wanted)
 		/* after a change of zone or clock W may lie ahead: late keys still wait */
 		return refresh->has_watermark ? Max(latest, refresh->watermark) : latest;
 	}
-	if (refresh->has_watermark && wanted == refresh->watermark)
+	if (is_watermark(refresh, wanted))
 		return wanted;
 	if (TIMESTAMP_NOT_FINITE(wanted) ||
 		!dr_boundary_is_midnight(refresh->zone, wanted))
@@ -414,7 +423,8 @@ complain_of_change(const Refresh *refresh)
 static void
 advance_watermark(Refresh *refresh)
 {
-	if (GetCurrentTimestamp() < refresh->boundary)
+	if (GetCurrentTimestamp() < refresh->boundary &&
+		!is_watermark(refresh, refresh->boundary))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the clock went back behind %s during the refresh",
