@@ -16,13 +16,17 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
+#include "rewrite/prs2lock.h"
+#include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/syscache.h"
 
 #include "identity.h"
 #include "objects.h"
@@ -69,15 +73,39 @@ check_used_column(const char *live, Form_pg_attribute attribute, const DrColumn 
 						name, live)));
 }
 
+/* Is it a domain that takes no NULL? */
+static bool
+forbids_null(Oid type)
+{
+	while (get_typtype(type) == TYPTYPE_DOMAIN)
+	{
+		HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+		Form_pg_type form;
+		bool		not_null;
+
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "type %u does not exist", type);
+		form = (Form_pg_type) GETSTRUCT(tuple);
+		not_null = form->typnotnull;
+		type = form->typbasetype;
+		ReleaseSysCache(tuple);
+		if (not_null)
+			return true;
+	}
+	return false;
+}
+
 /* Any other column of the table. */
 static void
-check_extra_column(const char *live, Form_pg_attribute attribute)
+check_extra_column(Relation rel, Form_pg_attribute attribute)
 {
-	if (attribute->attnotnull && !attribute->atthasdef && attribute->attidentity == '\0')
+	if ((attribute->attnotnull || forbids_null(attribute->atttypid)) &&
+		attribute->attidentity == '\0' &&
+		build_column_default(rel, attribute->attnum) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("column \"%s\" of table \"%s\" is not in the query, allows no null and has no default",
-						NameStr(attribute->attname), live),
+						NameStr(attribute->attname), RelationGetRelationName(rel)),
 				 errhint("Give it a default, or drop its NOT NULL.")));
 }
 
@@ -97,7 +125,7 @@ check_columns(Relation rel, const DrDefinition *def)
 			continue;
 		column = find_column(def, NameStr(attribute->attname));
 		if (column == NULL)
-			check_extra_column(live, attribute);
+			check_extra_column(rel, attribute);
 		else
 		{
 			check_used_column(live, attribute, column);
@@ -160,17 +188,22 @@ check_constraints(Oid live)
 
 /*
  * An error where live, or a shadow, takes part in inheritance, as statements
- * that name another table would reach it unguarded, or where it has a
- * deferrable constraint.
+ * that name another table would reach it unguarded, where rules change what is
+ * done to it, or where it has a deferrable constraint.
  */
 void
 dr_adopt_check_again(Oid live)
 {
-	if (get_rel_name(live) == NULL)
+	Relation	rel = try_relation_open(live, AccessShareLock);
+
+	if (rel == NULL)
 		return;
+	if (rel->rd_rules != NULL && rel->rd_rules->numLocks > 0)
+		reject_table(RelationGetRelationName(rel), "has rules");
 	if (get_rel_relispartition(live) || has_superclass(live) || has_subclass(live))
 		reject_table(get_rel_name(live), "takes part in inheritance");
 	check_constraints(live);
+	relation_close(rel, NoLock);
 }
 
 /* An error where the table, which the caller has locked, cannot be live. */
@@ -186,8 +219,6 @@ dr_adopt_check(Oid live, const DrDefinition *def)
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		reject_table(name, rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ?
 					 "is temporary" : "is unlogged and would be empty after a crash");
-	if (rel->rd_rel->relhasrules)
-		reject_table(name, "has rules");
 	if (live == def->source)
 		reject_table(name, "is the source");
 	if (dr_source_hides_rows(live))

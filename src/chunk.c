@@ -6,18 +6,23 @@
  * seed that is killed goes on where it was.  It pays where a part can be read
  * without the rest:
  *
- *		partitioned by ranges of the time column	a partition at a time
- *		an index that leads with the time column	a 64th of the time, or a day
+ *		partitioned by ranges of the time column	a partition at a time, or some
+ *		an index that leads with the time column	up to 64 spans of time
  *		else										all at once
+ *
+ * and where there is enough to read.
  */
 #include "chunk.h"
 
 #include "access/genam.h"
+#include "access/relation.h"
 #include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "executor/spi.h"
 #include "partitioning/partbounds.h"
 #include "partitioning/partdesc.h"
-#include "storage/lmgr.h"
+#include "storage/bufmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/partcache.h"
 #include "utils/rel.h"
@@ -25,12 +30,13 @@
 #include "utils/timestamp.h"
 
 #include "boundary.h"
+#include "debug.h"
 #include "identity.h"
 #include "query.h"
 
+/* More spans than that are not made. */
 #define SPANS	64
 
-/* The nearest midnight after W that is not before the bound; kept if least. */
 static void
 consider(TimestampTz candidate, bool has_watermark, TimestampTz watermark, TimestampTz *end)
 {
@@ -38,27 +44,58 @@ consider(TimestampTz candidate, bool has_watermark, TimestampTz watermark, Times
 		*end = candidate;
 }
 
-/* The first partition's end after W, where the partitions are ranges of time. */
+/* How many pages a table, or the partitions below it, have. */
+static int64
+pages_of(Oid relation)
+{
+	List	   *leaves = find_all_inheritors(relation, AccessShareLock, NULL);
+	int64		pages = 0;
+	ListCell   *cell;
+
+	foreach(cell, leaves)
+	{
+		Relation	leaf = relation_open(lfirst_oid(cell), NoLock);
+
+		if (RELKIND_HAS_STORAGE(leaf->rd_rel->relkind))
+			pages += RelationGetNumberOfBlocks(leaf);
+		relation_close(leaf, NoLock);
+	}
+	return pages;
+}
+
+/*
+ * Where the partitions are ranges of time: the end of the first one after W,
+ * with which there is something worth a transaction of its own.
+ */
 static TimestampTz
 end_of_partition(const DrRollup *rollup, const DrDefinition *def, Relation source,
 				 bool has_watermark, TimestampTz watermark, TimestampTz end)
 {
 	PartitionKey key = RelationGetPartitionKey(source);
 	PartitionDesc desc = RelationGetPartitionDesc(source, true);
+	PartitionBoundInfo bounds = desc->boundinfo;
 	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+	int64		pages = 0;
 
 	if (key->strategy != PARTITION_STRATEGY_RANGE ||
-		key->partattrs[0] != def->events[0].attno || desc->boundinfo == NULL)
+		key->partattrs[0] != def->events[0].attno || bounds == NULL)
 		return end;
-	for (int i = 0; i < desc->boundinfo->ndatums; i++)
-		if (desc->boundinfo->kind[i][0] == PARTITION_RANGE_DATUM_VALUE)
-		{
-			Datum		bound = desc->boundinfo->datums[i][0];
+	for (int i = 0; i < bounds->ndatums; i++)
+	{
+		TimestampTz candidate = end;
 
-			if (dr_boundary_is_ordinary(def->time_kind, bound))
-				consider(dr_boundary_not_before(def->time_kind, zone, bound),
-						 has_watermark, watermark, &end);
-		}
+		if (bounds->kind[i][0] != PARTITION_RANGE_DATUM_VALUE ||
+			!dr_boundary_is_ordinary(def->time_kind, bounds->datums[i][0]))
+			continue;
+		consider(dr_boundary_not_before(def->time_kind, zone, bounds->datums[i][0]),
+				 has_watermark, watermark, &candidate);
+		if (candidate >= end)
+			continue;
+		if (bounds->indexes[i] >= 0)
+			pages += pages_of(desc->oids[bounds->indexes[i]]);
+		if (pages >= DR_SMALLEST_PART)
+			return candidate;
+	}
 	return end;
 }
 
@@ -116,6 +153,7 @@ end_of_span(const DrRollup *rollup, const DrDefinition *def,
 			bool has_watermark, TimestampTz watermark, TimestampTz end)
 {
 	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+	int64		spans = Min(SPANS, pages_of(rollup->source) / Max(DR_SMALLEST_PART, 1) + 1);
 	TimestampTz least;
 	TimestampTz first;
 	TimestampTz candidate;
@@ -124,7 +162,7 @@ end_of_span(const DrRollup *rollup, const DrDefinition *def,
 		!first_time(rollup, def, has_watermark, watermark, &first) ||
 		first >= end)
 		return end;
-	candidate = dr_boundary_next(zone, first + Max(0, (end - least) / SPANS - USECS_PER_DAY));
+	candidate = dr_boundary_next(zone, first + Max(0, (end - least) / spans - USECS_PER_DAY));
 	consider(candidate, has_watermark, watermark, &end);
 	return end;
 }

@@ -623,6 +623,7 @@ dailyrollup_create(PG_FUNCTION_ARGS)
 {
 	Request		request = {0};
 
+	PreventCommandIfReadOnly("rollup_create()");
 	unpack_arguments(fcinfo, &request);
 	PG_RETURN_OID(make_rollup(&request)->live);
 }

@@ -12,8 +12,8 @@
  *	RENAME of a column of live			the definition follows
  *	what rollup_create would refuse		refused
  *	our tables unlogged, or hidden		refused
- *	a deferrable constraint of live,
- *	or live below another table			refused
+ *	a deferrable constraint of live, a
+ *	rule, live below another table		refused
  */
 #include "ddl.h"
 
@@ -370,20 +370,13 @@ changed(Node *parsetree)
 /* ----------------------------------------------------------------- TRUNCATE */
 
 /*
- * Rows went without a trace: what was computed from them counts no more.  Where
- * writes are folded into live, those who fold are waited for first, and see
- * then that there is nothing to fold.
+ * Rows went without a trace: what was computed from them counts no more.  Who
+ * folds into live at the moment need not be waited for: live does not count,
+ * and is locked by whoever fills it.
  */
 static void
-truncated(DrRollup *rollup, Oid table)
+truncated(const DrRollup *rollup, Oid table)
 {
-	if (dr_catalog_folds(rollup))
-	{
-		LockRelationOid(rollup->live, ShareRowExclusiveLock);
-		rollup = dr_catalog_find(rollup->live, NULL);
-		if (rollup == NULL)
-			return;
-	}
 	if (rollup->has_watermark || rollup->has_shadow_watermark || dr_catalog_folds(rollup))
 		dr_catalog_forget_content(rollup, psprintf("TRUNCATE of %s", dr_catalog_name(table)));
 }

@@ -14,9 +14,11 @@ extern void dr_debug_waitpoint(const char *name);
 extern void dr_debug_waitpoint_in_commit(const char *name);
 #define DR_WAITPOINT(name) dr_debug_waitpoint(name)
 #define DR_WAITPOINT_IN_COMMIT(name) dr_debug_waitpoint_in_commit(name)
+#define DR_SMALLEST_PART	0		/* pages of a part of a seed */
 #else
 #define DR_WAITPOINT(name) ((void) 0)
 #define DR_WAITPOINT_IN_COMMIT(name) ((void) 0)
+#define DR_SMALLEST_PART	8192
 #endif
 
 #endif							/* DR_DEBUG_H */

@@ -474,6 +474,7 @@ dailyrollup_mark(PG_FUNCTION_ARGS)
 	Span		span = {.bounded = !TIMESTAMP_IS_NOEND(end), .dirties = DR_DIRTIES_DAILY};
 	uint64		keys = 0;
 
+	PreventCommandIfReadOnly("rollup_mark()");
 	if (start >= end)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -18,6 +18,7 @@
 #include "locks.h"
 
 #include "access/genam.h"
+#include "access/xact.h"
 #include "catalog/pg_inherits.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
@@ -29,8 +30,10 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -308,8 +311,11 @@ dr_locks_refresh_taken(Oid definition)
 /*
  * Locks that readers or writers would queue behind, were we to wait for them:
  * taken by conditional tries, all or none, until dailyrollup.writer_timeout (or
- * a shorter lock_timeout) has passed.
+ * a shorter lock_timeout) has passed.  Milliseconds:
  */
+#define TRY_ALONE	1000		/* before we queue at all */
+#define SLICE		100			/* that we queue for at a time */
+
 static bool
 only_autovacuum_holds(Oid relation, LOCKMODE mode)
 {
@@ -350,7 +356,8 @@ try_one(Oid relation, LOCKMODE mode)
 	return true;
 }
 
-static bool
+/* All of them, or none: then the one that was in the way. */
+static Oid
 try_all(List *relations, LOCKMODE mode)
 {
 	ListCell   *cell;
@@ -366,23 +373,24 @@ try_all(List *relations, LOCKMODE mode)
 				break;
 			UnlockRelationOid(lfirst_oid(taken), mode);
 		}
-		return false;
+		return lfirst_oid(cell);
 	}
-	return true;
+	return InvalidOid;
 }
 
 static void
-complain_of_holders(Oid relation, LOCKMODE mode, const char *name)
+complain_of_holders(Oid relation, LOCKMODE mode)
 {
 	LOCKTAG		tag;
+	char	   *pids;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	pids = pid_list(GetLockConflicts(&tag, mode, NULL));
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not lock \"%s\" within %s", name,
+			 errmsg("could not lock \"%s\" within %s", get_rel_name(relation),
 					GetConfigOptionByName("dailyrollup.writer_timeout", NULL, false)),
-			 errdetail("It is in use by process: %s.",
-					   pid_list(GetLockConflicts(&tag, mode, NULL))),
+			 pids[0] != '\0' ? errdetail("It is in use by process: %s.", pids) : 0,
 			 errhint("Try again when these transactions have ended, or set dailyrollup.writer_timeout higher.")));
 }
 
@@ -397,48 +405,112 @@ wait_a_little(const Patience *patience, TimestampTz since, int tries)
 		return false;
 	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 Min(10 * (tries + 1), 200), PG_WAIT_EXTENSION);
+					 Min(10 * (tries + 1), SLICE), PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	return true;
 }
 
-/* One relation, to the end of the transaction; "name" is for messages. */
-void
-dr_locks_at_once(Oid relation, LOCKMODE mode, const char *name)
+/*
+ * Queue for the locks as everybody does, but not for longer than a slice of
+ * time: whoever queues behind us waits no longer either.
+ */
+static bool
+lock_in_slice(List *relations, LOCKMODE mode)
 {
-	Patience	patience = begin_patience();
-	TimestampTz since = GetCurrentTimestamp();
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	char		slice[32];
+	bool		locked = false;
 
-	for (int tries = 0; !try_one(relation, mode); tries++)
-		if (!wait_a_little(&patience, since, tries))
-			complain_of_holders(relation, mode, name);
+	snprintf(slice, sizeof(slice), "%d", SLICE);
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		ListCell   *cell;
+
+		(void) set_config_option("lock_timeout", slice, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+		foreach(cell, relations)
+			LockRelationOid(lfirst_oid(cell), mode);
+		locked = true;
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+			error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+			ReThrowError(error);
+		FreeErrorData(error);
+		locked = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return locked;
+}
+
+/* The source first, then its partitions, then live. */
+static List *
+writers_relations(Oid source, Oid live)
+{
+	List	   *relations = list_copy(find_all_inheritors(source, NoLock, NULL));
+
+	relations = lcons_oid(source, list_delete_oid(relations, source));
+	return lappend_oid(relations, live);
 }
 
 /*
- * Stop all who write to the source, to a partition or to live, to the end of
- * the transaction.  "name" is the source's, for messages.
+ * Tries, each after a little while; in vain for long, for under many writers
+ * there is hardly a moment without one, they queue in slices.  With a source
+ * the relations are its and live's, listed anew each time.
  */
-void
-dr_locks_writers_at_once(Oid source, Oid live, const char *name)
+static void
+lock_all(List *relations, Oid source, Oid live, LOCKMODE mode)
 {
 	Patience	patience = begin_patience();
 	TimestampTz since = GetCurrentTimestamp();
+	Oid			in_the_way;
 
 	for (int tries = 0;; tries++)
 	{
-		if (try_one(source, ShareRowExclusiveLock))
-		{
-			List	   *relations = list_copy(find_all_inheritors(source, NoLock, NULL));
-
-			relations = lappend_oid(list_delete_oid(relations, source), live);
-			if (try_all(relations, ShareRowExclusiveLock))
-				return;
-			UnlockRelationOid(source, ShareRowExclusiveLock);
-		}
+		if (OidIsValid(source))
+			relations = writers_relations(source, live);
+		in_the_way = try_all(relations, mode);
+		if (!OidIsValid(in_the_way))
+			break;
 		if (!wait_a_little(&patience, since, tries))
-			complain_of_holders(source, ShareRowExclusiveLock, name);
+			complain_of_holders(in_the_way, mode);
+		if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), TRY_ALONE) &&
+			lock_in_slice(relations, mode))
+			break;
 	}
+
+	/* a partition may have come while we waited */
+	if (OidIsValid(source) &&
+		list_difference_oid(writers_relations(source, live), relations) != NIL)
+		lock_all(NIL, source, live, mode);
+}
+
+/* One relation, to the end of the transaction. */
+void
+dr_locks_at_once(Oid relation, LOCKMODE mode)
+{
+	lock_all(list_make1_oid(relation), InvalidOid, InvalidOid, mode);
+}
+
+/* Stop all who write to the source, to a partition or to live, to the end of the
+ * transaction. */
+void
+dr_locks_writers_at_once(Oid source, Oid live)
+{
+	lock_all(NIL, source, live, ShareRowExclusiveLock);
 }
 
 /* --------------------------------------------------------- wait for writers */

@@ -165,10 +165,11 @@ can_promote(const DrRollup *rollup)
 
 /* Steps 1 and 2; returns the rollup as it is under the locks. */
 static DrRollup *
-lock_and_settle(Oid live)
+lock_and_settle(Oid live, bool ordered)
 {
 	DrRollup   *rollup = dr_catalog_owned(live);
 	DrDefinition *def;
+	int			waits;
 
 	dr_locks_refresh(rollup->definition, dr_catalog_name(live));
 	dr_late_forget_thresholds();
@@ -179,12 +180,14 @@ lock_and_settle(Oid live)
 	dr_locks_source(rollup->source, dr_catalog_name(rollup->source));
 	if (!OidIsValid(rollup->shadow))
 		return rollup;
-	dr_locks_at_once(rollup->shadow, AccessExclusiveLock, dr_catalog_name(rollup->shadow));
+	dr_locks_at_once(rollup->shadow, AccessExclusiveLock);
 	rollup = dr_catalog_owned(live);
-	if (!can_promote(rollup))
+	if (!can_promote(rollup) || (ordered && rollup->state != DR_STATE_SHADOW))
 		return rollup;
 	def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
+	waits = dr_locks_limit_waits();
 	recompute_in_shadow(rollup, def);
+	dr_locks_unlimit_waits(waits);
 	return rollup;
 }
 
@@ -205,6 +208,18 @@ check_promotable(const DrRollup *rollup, bool ordered)
 					 quote_literal_cstr(dr_objects_relation(rollup->live)))));
 }
 
+/* Somebody has promoted it before. */
+static DrPromoted
+already_on(const DrRollup *rollup)
+{
+	DrPromoted	promoted = {.action = "already on"};
+
+	promoted.now = dr_check_count(rollup, dr_definition_read(rollup->source, rollup->events,
+															  rollup->definition),
+								  rollup->live);
+	return promoted;
+}
+
 /*
  * Promote a rollup in the caller's transaction.  "ordered": by a user, who wants
  * it so whatever mode was wanted before.
@@ -213,14 +228,18 @@ DrPromoted
 dr_promote(Oid live, bool ordered)
 {
 	TimestampTz started_at = GetCurrentTimestamp();
-	DrRollup   *rollup = lock_and_settle(live);
+	DrRollup   *rollup = lock_and_settle(live, ordered);
 	DrDefinition *def;
 	DrPromoted	promoted = {.action = "promoted"};
 	DrIdentity	before;
+	int			waits;
 
+	if (ordered && rollup->state == DR_STATE_ON)
+		return already_on(rollup);
 	check_promotable(rollup, ordered);
 	DR_WAITPOINT("promote-settled");
-	dr_locks_at_once(live, ShareRowExclusiveLock, dr_catalog_name(live));
+	dr_locks_at_once(live, ShareRowExclusiveLock);
+	waits = dr_locks_limit_waits();
 	dr_locks_check_not_in_use(live, "promote");
 	def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 
@@ -244,6 +263,7 @@ dr_promote(Oid live, bool ordered)
 	if (!dr_catalog_promote(rollup))
 		dr_catalog_complain_of_change(rollup);
 	dr_shadow_remove(rollup->shadow);
+	dr_locks_unlimit_waits(waits);
 	DR_WAITPOINT_IN_COMMIT("promote-in-commit");
 	return promoted;
 }
@@ -269,12 +289,10 @@ return_promoted(ReturnSetInfo *result, Oid live, const DrPromoted *promoted)
 static void
 promote_one(ReturnSetInfo *result, DrRollup *rollup, bool named)
 {
-	DrPromoted	promoted = {.action = "already on"};
+	DrPromoted	promoted;
 
 	if (rollup->state == DR_STATE_ON)
-		promoted.now = dr_check_count(rollup, dr_definition_read(rollup->source, rollup->events,
-																  rollup->definition),
-									  rollup->live);
+		promoted = already_on(rollup);
 	else if (named || (rollup->state == DR_STATE_SHADOW && can_promote(rollup)))
 		promoted = dr_promote(rollup->live, true);
 	else

@@ -11,6 +11,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 
@@ -98,6 +99,8 @@ dailyrollup_drop(PG_FUNCTION_ARGS)
 {
 	Oid			live = PG_GETARG_OID(0);
 	DrRollup   *rollup = dr_catalog_owned(live);
+
+	PreventCommandIfReadOnly("rollup_drop()");
 
 	/* In lock order.  A writer that holds the source may still have to read
 	 * the definition: of that only the refresh lock is taken first. */

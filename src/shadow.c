@@ -63,7 +63,7 @@ dr_shadow_remove(Oid shadow)
 
 	if (get_rel_name(shadow) == NULL)
 		return;
-	dr_locks_at_once(shadow, AccessExclusiveLock, dr_catalog_name(shadow));
+	dr_locks_at_once(shadow, AccessExclusiveLock);
 	ObjectAddressSet(object, RelationRelationId, shadow);
 	performDeletion(&object, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 }

@@ -77,7 +77,7 @@ static void
 stop_writers(const DrRollup *rollup)
 {
 	dr_locks_check_not_in_use(rollup->source, "change the mode of a rollup of");
-	dr_locks_writers_at_once(rollup->source, rollup->live, dr_catalog_name(rollup->source));
+	dr_locks_writers_at_once(rollup->source, rollup->live);
 	dr_locks_check_not_in_use(rollup->live, "change the mode of");
 }
 
@@ -98,12 +98,15 @@ dr_state_begin_shadow(DrRollup *rollup)
 void
 dr_state_end_shadow(DrRollup *rollup)
 {
+	int			waits = dr_locks_limit_waits();
+
 	if (rollup->fold)
 		dr_fold_flush(rollup);
 	dr_shadow_drop(rollup);
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_DAILY);
 	if (!dr_catalog_change_state(rollup, DR_STATE_OFF))
 		dr_catalog_complain_of_change(rollup);
+	dr_locks_unlimit_waits(waits);
 }
 
 /* Live, exact before its watermark, becomes exact through now. */
@@ -129,18 +132,22 @@ catch_up(const DrRollup *rollup)
 void
 dr_state_leave_on(DrRollup *rollup, DrState to)
 {
+	int			waits;
+
 	dr_late_check_triggers(rollup);
 	stop_writers(rollup);
 	rollup = dr_catalog_owned(rollup->live);
 	if (rollup->state != DR_STATE_ON || !rollup->has_watermark || rollup->reseed != NULL)
 		dr_catalog_complain_of_change(rollup);
 	DR_WAITPOINT("leave-on-stopped");
+	waits = dr_locks_limit_waits();
 	catch_up(rollup);
 	dr_shadow_drop(rollup);
 	if (!dr_catalog_change_state(rollup, to))
 		dr_catalog_complain_of_change(rollup);
 	if (to == DR_STATE_SHADOW)
 		dr_shadow_create(dr_catalog_owned(rollup->live), definition_of(rollup));
+	dr_locks_unlimit_waits(waits);
 	DR_WAITPOINT_IN_COMMIT("leave-on-in-commit");
 }
 
@@ -200,7 +207,7 @@ stop_folding(const DrRollup *rollup)
 {
 	dr_locks_check_not_in_use(rollup->source, "alter a rollup of");
 	dr_fold_now();
-	dr_locks_at_once(rollup->live, ShareRowExclusiveLock, dr_catalog_name(rollup->live));
+	dr_locks_at_once(rollup->live, ShareRowExclusiveLock);
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_LIVE);
 	dr_catalog_set_fold(rollup, false);
 }
@@ -258,7 +265,7 @@ recompute(const DrRollup *rollup)
 	/* with the fold, all are seen who have folded, and the others come after us;
 	 * without, those who write now are none of ours */
 	dr_locks_source(rollup->source, dr_catalog_name(rollup->source));
-	dr_locks_at_once(rollup->live, ShareRowExclusiveLock, dr_catalog_name(rollup->live));
+	dr_locks_at_once(rollup->live, ShareRowExclusiveLock);
 	dr_locks_check_not_in_use(rollup->live, "recompute");
 	def = definition_of(rollup);
 	forget_marks(rollup, def, DR_DIRTIES_LIVE);
@@ -310,6 +317,7 @@ Datum
 dailyrollup_alter(PG_FUNCTION_ARGS)
 {
 	DrRollup   *rollup;
+	int			waits;
 
 	PreventCommandIfReadOnly("rollup_alter()");
 	if (PG_ARGISNULL(0))
@@ -320,6 +328,7 @@ dailyrollup_alter(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the query of a rollup cannot be altered"),
 				 errhint("Create another rollup, or remove this one by rollup_drop and create it again.")));
+	waits = dr_locks_limit_waits();
 	if (!PG_ARGISNULL(2))
 		alter_delay(rollup, PG_GETARG_INTERVAL_P(2));
 	if (!PG_ARGISNULL(3))
@@ -328,6 +337,7 @@ dailyrollup_alter(PG_FUNCTION_ARGS)
 		alter_time_zone(take(rollup->live), text_to_cstring(PG_GETARG_TEXT_PP(4)));
 	if (!PG_ARGISNULL(5))
 		alter_fold(take(rollup->live), PG_GETARG_BOOL(5));
+	dr_locks_unlimit_waits(waits);
 	PG_RETURN_VOID();
 }
 
@@ -335,12 +345,15 @@ Datum
 dailyrollup_recompute(PG_FUNCTION_ARGS)
 {
 	DrRollup   *rollup;
+	int			waits;
 
 	dr_refresh_check_transaction("rollup_recompute()");
 	check_recomputable(dr_catalog_owned(PG_GETARG_OID(0)));
 	rollup = take(PG_GETARG_OID(0));
 	check_recomputable(rollup);
+	waits = dr_locks_limit_waits();
 	recompute(rollup);
+	dr_locks_unlimit_waits(waits);
 	PG_RETURN_VOID();
 }
 
@@ -349,9 +362,14 @@ Datum
 dailyrollup_flush(PG_FUNCTION_ARGS)
 {
 	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	uint64		keys;
+	int			waits;
 
 	dr_refresh_check_transaction("rollup_flush()");
-	PG_RETURN_INT64(dr_fold_flush(rollup));
+	waits = dr_locks_limit_waits();
+	keys = dr_fold_flush(rollup);
+	dr_locks_unlimit_waits(waits);
+	PG_RETURN_INT64(keys);
 }
 
 /* The next refresh or pass builds live anew. */
@@ -360,6 +378,7 @@ dailyrollup_reseed(PG_FUNCTION_ARGS)
 {
 	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
 
+	PreventCommandIfReadOnly("rollup_reseed()");
 	if (rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
