@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
+#include "nodes/bitmapset.h"
 #include "rewrite/prs2lock.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
@@ -57,7 +58,11 @@ check_used_column(const char *live, Form_pg_attribute attribute, const DrColumn 
 						name, live,
 						format_type_with_typemod(attribute->atttypid, attribute->atttypmod),
 						format_type_with_typemod(column->type, column->typmod)),
-				 errhint("Cast the query's column, or change the table's.")));
+				 column->is_key ?
+				 errhint("Cast the query's column, or change the table's.") :
+				 errhint("Run ALTER TABLE %s ALTER COLUMN %s TYPE %s.", quote_identifier(live),
+						 quote_identifier(name),
+						 format_type_with_typemod(column->type, column->typmod))));
 	if (attribute->attcollation != column->collation)
 		ereport(ERROR,
 				(errcode(ERRCODE_COLLATION_MISMATCH),
@@ -65,7 +70,8 @@ check_used_column(const char *live, Form_pg_attribute attribute, const DrColumn 
 						name, live,
 						OidIsValid(attribute->attcollation) ?
 						get_collation_name(attribute->attcollation) : "",
-						OidIsValid(column->collation) ? get_collation_name(column->collation) : "")));
+						OidIsValid(column->collation) ? get_collation_name(column->collation) : ""),
+				 errhint("Write COLLATE in the query, or change the table's column.")));
 	if (attribute->attgenerated != '\0' || attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -240,6 +246,7 @@ static bool
 index_is_unique_by_key(Relation rel, Relation index, const DrDefinition *def)
 {
 	Form_pg_index form = index->rd_index;
+	Bitmapset  *seen = NULL;
 
 	if (!form->indisunique || !form->indimmediate || !form->indisvalid ||
 		!form->indisready || index->rd_rel->relam != BTREE_AM_OID ||
@@ -252,8 +259,9 @@ index_is_unique_by_key(Relation rel, Relation index, const DrDefinition *def)
 		Form_pg_attribute attribute;
 		const DrColumn *column;
 
-		if (attno <= 0)
+		if (attno <= 0 || bms_is_member(attno, seen))
 			return false;
+		seen = bms_add_member(seen, attno);
 		attribute = TupleDescAttr(RelationGetDescr(rel), attno - 1);
 		column = find_column(def, NameStr(attribute->attname));
 		if (column == NULL || !column->is_key ||

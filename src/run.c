@@ -236,6 +236,8 @@ flush(Pass *pass, DrRollup *rollup, TimestampTz started_at)
 	DrRun		run = {.action = "flush", .started_at = started_at, .outcome = "ok"};
 
 	run.late_keys = dr_fold_flush(rollup);
+	if (rollup->state == DR_STATE_OFF)
+		dr_state_forget_late(rollup);
 	if (run.late_keys > 0)
 		dr_catalog_insert_run(rollup, &run);
 	pass->flushed = true;

@@ -109,6 +109,14 @@ dr_state_end_shadow(DrRollup *rollup)
 	dr_locks_unlimit_waits(waits);
 }
 
+/* In state off, where no late row matters: who met the refresh lock has left
+ * marks. */
+void
+dr_state_forget_late(const DrRollup *rollup)
+{
+	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_DAILY);
+}
+
 /* Live, exact before its watermark, becomes exact through now. */
 static void
 catch_up(const DrRollup *rollup)

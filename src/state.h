@@ -13,6 +13,7 @@
 
 extern void dr_state_begin_shadow(DrRollup *rollup);
 extern void dr_state_end_shadow(DrRollup *rollup);
+extern void dr_state_forget_late(const DrRollup *rollup);
 extern void dr_state_leave_on(DrRollup *rollup, DrState to);
 
 #endif							/* DR_STATE_H */
