@@ -188,6 +188,8 @@ CREATE FUNCTION dailyrollup._truncated() RETURNS trigger
  */
 CREATE FUNCTION dailyrollup._live_counts(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_live_counts' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._live_is_left_alone(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_live_is_left_alone' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._marks_that_count(rollup pg_catalog.regclass) RETURNS pg_catalog."char"
 	AS 'MODULE_PATHNAME', 'dailyrollup_marks_that_count' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._tail_from_timestamptz(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
@@ -214,12 +216,12 @@ CREATE FUNCTION @extschema@.rollup_create(
 	fold pg_catalog.bool DEFAULT NULL) RETURNS pg_catalog.regclass
 	AS 'MODULE_PATHNAME', 'dailyrollup_create' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.rollup_create(pg_catalog.text, pg_catalog.text, pg_catalog.name, pg_catalog.name[], pg_catalog.name[], pg_catalog.text, pg_catalog.interval, pg_catalog.text, pg_catalog.bool)
-	IS 'defines a rollup: creates the table, its view <table>_current and the capture of late rows; fills nothing (the first refresh does)';
+	IS 'defines a rollup: creates the table, or adopts the one of that name, its view <table>_current and the capture of rows; fills nothing (the first pass does)';
 
 CREATE FUNCTION @extschema@.rollup_drop(rollup pg_catalog.regclass, drop_table pg_catalog.bool DEFAULT false) RETURNS pg_catalog.void
 	AS 'MODULE_PATHNAME', 'dailyrollup_drop' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.rollup_drop(pg_catalog.regclass, pg_catalog.bool)
-	IS 'forgets a rollup: removes its view, triggers and marks; the table stays unless drop_table';
+	IS 'forgets a rollup: removes its view, shadow, triggers and marks; the table stays unless drop_table';
 
 CREATE FUNCTION @extschema@.rollup_refresh(
 	rollup pg_catalog.regclass DEFAULT NULL,
@@ -238,7 +240,7 @@ COMMENT ON FUNCTION @extschema@.rollup_refresh(pg_catalog.regclass, pg_catalog.t
 CREATE FUNCTION @extschema@.rollup_reseed(rollup pg_catalog.regclass) RETURNS pg_catalog.void
 	AS 'MODULE_PATHNAME', 'dailyrollup_reseed' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.rollup_reseed(pg_catalog.regclass)
-	IS 'asks the next refresh to build the table anew from the whole source; readers keep the old content until it commits';
+	IS 'asks the next refresh or pass to build the table anew from the whole source, in state shadow the shadow; readers keep the old content until it commits';
 
 CREATE FUNCTION @extschema@.rollup_mark(rollup pg_catalog.regclass, start_time pg_catalog.timestamptz, end_time pg_catalog.timestamptz) RETURNS pg_catalog.int8
 	AS 'MODULE_PATHNAME', 'dailyrollup_mark' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
@@ -248,7 +250,7 @@ COMMENT ON FUNCTION @extschema@.rollup_mark(pg_catalog.regclass, pg_catalog.time
 CREATE FUNCTION @extschema@.rollup_watermark(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
 	AS 'MODULE_PATHNAME', 'dailyrollup_watermark' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.rollup_watermark(pg_catalog.regclass)
-	IS 'the midnight before which the table is exact, by the caller''s snapshot; NULL before the first refresh';
+	IS 'the midnight before which the table is exact (in state shadow: its shadow), by the caller''s snapshot; NULL where there is none';
 
 CREATE FUNCTION @extschema@.rollup_definition(rollup pg_catalog.regclass, before pg_catalog.timestamptz DEFAULT NULL) RETURNS pg_catalog.text
 	AS 'MODULE_PATHNAME', 'dailyrollup_definition' LANGUAGE C STABLE PARALLEL RESTRICTED;
@@ -277,7 +279,7 @@ CREATE FUNCTION @extschema@.rollup_verify(
 	copies pg_catalog.int8)
 	AS 'MODULE_PATHNAME', 'dailyrollup_verify' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.rollup_verify(pg_catalog.regclass)
-	IS 'compares the table with its definition before the watermark, in one snapshot, keys that wait for a recompute left out; no row: exact';
+	IS 'compares the table with its definition, before the watermark in state on, else over the whole source, in one snapshot, keys that wait for a recompute left out; no row: exact';
 
 CREATE FUNCTION @extschema@.rollup_diff(
 	rollup pg_catalog.regclass,
@@ -360,7 +362,7 @@ CREATE VIEW @extschema@.rollup_runs WITH (security_barrier) AS
 		n.from_time, n.to_time, n.folded_keys, n.late_keys, n.outcome, n.reason,
 		n."rows", n.keys, n.missing_daily, n.missing_live, n.mismatches, n.duplicates
 	FROM dailyrollup.runs n JOIN dailyrollup._visible_rollups r ON r.id OPERATOR(pg_catalog.=) n.rollup_id;
-COMMENT ON VIEW @extschema@.rollup_runs IS 'each refresh with its window, its counts, its outcome and reason; rows of one''s own rollups, all for pg_monitor';
+COMMENT ON VIEW @extschema@.rollup_runs IS 'each refresh and each step of a pass, with its window, its counts, its outcome and reason; rows of one''s own rollups, all for pg_monitor';
 
 CREATE VIEW @extschema@.rollup_status WITH (security_barrier) AS
 	SELECT r.live AS rollup, r.source, r.current_view, r.state,
@@ -375,7 +377,7 @@ CREATE VIEW @extschema@.rollup_status WITH (security_barrier) AS
 		SELECT m.* FROM dailyrollup.runs m
 		WHERE m.rollup_id OPERATOR(pg_catalog.=) r.id
 		ORDER BY m.id DESC LIMIT 1) n ON true;
-COMMENT ON VIEW @extschema@.rollup_status IS 'a row per rollup: state, watermark, waiting keys, last refresh; rows of one''s own rollups, all for pg_monitor';
+COMMENT ON VIEW @extschema@.rollup_status IS 'a row per rollup: state, watermark, waiting keys, last run; rows of one''s own rollups, all for pg_monitor';
 
 GRANT SELECT ON @extschema@.rollup_late, @extschema@.rollup_runs, @extschema@.rollup_status TO PUBLIC;
 

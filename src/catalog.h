@@ -66,6 +66,7 @@ typedef struct DrRun
 	TimestampTz from_time;
 	bool		has_to;
 	TimestampTz to_time;
+	bool		kept;			/* the following two are known */
 	int64		folded_keys;
 	int64		late_keys;
 	const char *outcome;

@@ -332,6 +332,8 @@ dr_catalog_insert_run(const DrRollup *rollup, const DrRun *run)
 	nulls[4] = run->has_from ? ' ' : 'n';
 	nulls[5] = run->has_to ? ' ' : 'n';
 	values[9] = text_or_null(run->reason, &nulls[9]);
+	if (!run->kept)
+		nulls[6] = nulls[7] = 'n';
 	if (!run->counted)
 		nulls[10] = nulls[11] = 'n';
 	if (!run->compared)

@@ -13,6 +13,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -424,6 +425,12 @@ dailyrollup_diff(PG_FUNCTION_ARGS)
 				 errdetail("Its state is \"%s\".", dr_catalog_state_name(rollup->state)),
 				 errhint("In mode \"shadow\" the pass builds one: CALL rollup_run(%s).",
 						 quote_literal_cstr(dr_objects_relation(rollup->live)))));
+	LockRelationOid(rollup->shadow, AccessShareLock);
+	if (get_rel_name(rollup->shadow) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rollup \"%s\" was promoted, or left state shadow, meanwhile",
+						dr_catalog_name(rollup->live))));
 	diff((ReturnSetInfo *) fcinfo->resultinfo, rollup, scope_is_all(fcinfo, rollup));
 	PopActiveSnapshot();
 	return (Datum) 0;

@@ -512,7 +512,12 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 				(errmsg("no index of \"%s\" leads with a key column of rollup \"%s\"",
 						dr_catalog_name(rollup->source), dr_catalog_name(rollup->live)),
 				 errdetail("A late key is recomputed from a scan of the whole source.")));
-	if (rollup->state == DR_STATE_OFF)
+	if (rollup->state == DR_STATE_OFF && dr_catalog_wanted(rollup) == DR_STATE_ON)
+		ereport(NOTICE,
+				(errmsg("table \"%s\" is a rollup now", dr_catalog_name(rollup->live)),
+				 errdetail("The next pass brings it to its query's content, and keeps it from then on."),
+				 errhint("Run CALL rollup_run(%s).", live)));
+	else if (rollup->state == DR_STATE_OFF)
 		ereport(NOTICE,
 				(errmsg("table \"%s\" is a rollup now, and stays as it is",
 						dr_catalog_name(rollup->live)),

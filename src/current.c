@@ -6,8 +6,11 @@
  *
  *		live			keys without marks, once live counts
  *		tail			source rows since W, keys without marks; none where each
- *						write is folded into live, or live is left to others
+ *						write is folded into live
  *		marked keys		each from its whole history
+ *
+ * Where live is left to others it is shown as it is, and none of the legs has a
+ * row.
  *
  * Watermark and marks are read by the snapshot of the query that reads live
  * and the source, so a refresh that commits meanwhile changes nothing.
@@ -30,14 +33,19 @@
 #include "plans.h"
 #include "query.h"
 
-/*
- * Does live's content count?  In state on it does from the first watermark on;
- * off and shadow have no tail.
- */
+/* Is live kept by others, and shown as it is?  It may have several rows a key. */
+static bool
+is_left_alone(const DrRollup *rollup)
+{
+	return !rollup->fold &&
+		(rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW);
+}
+
+/* Does live's content count?  In state on it does from the first watermark on. */
 static bool
 counts(const DrRollup *rollup)
 {
-	return rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW ||
+	return dr_catalog_folds(rollup) ||
 		(rollup->state == DR_STATE_ON && rollup->has_watermark);
 }
 
@@ -137,6 +145,7 @@ return_row(ReturnSetInfo *result)
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_live_counts);
+PG_FUNCTION_INFO_V1(dailyrollup_live_is_left_alone);
 PG_FUNCTION_INFO_V1(dailyrollup_marks_that_count);
 PG_FUNCTION_INFO_V1(dailyrollup_tail_from);
 PG_FUNCTION_INFO_V1(dailyrollup_current_row);
@@ -148,6 +157,15 @@ dailyrollup_live_counts(PG_FUNCTION_ARGS)
 	DrRollup   *rollup = seen(PG_GETARG_OID(0));
 
 	PG_RETURN_BOOL(rollup != NULL && counts(rollup));
+}
+
+/* Is live shown as it is, by the caller's snapshot? */
+Datum
+dailyrollup_live_is_left_alone(PG_FUNCTION_ARGS)
+{
+	DrRollup   *rollup = seen(PG_GETARG_OID(0));
+
+	PG_RETURN_BOOL(rollup != NULL && is_left_alone(rollup));
 }
 
 /* The kind of marks that count, by the caller's snapshot. */
@@ -166,10 +184,11 @@ dailyrollup_tail_from(PG_FUNCTION_ARGS)
 	DrTimeKind	kind = dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid));
 	DrRollup   *rollup = seen(PG_GETARG_OID(0));
 
+	if (rollup != NULL &&
+		(rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW))
+		PG_RETURN_NULL();
 	if (rollup == NULL || !counts(rollup))
 		PG_RETURN_DATUM(dr_boundary_minus_infinity(kind));
-	if (rollup->state != DR_STATE_ON)
-		PG_RETURN_NULL();
 	PG_RETURN_DATUM(dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone),
 									  rollup->watermark));
 }

@@ -114,7 +114,10 @@ dailyrollup_guard(PG_FUNCTION_ARGS)
 				 errmsg("rollup \"%s\" is maintained by dailyrollup", dr_catalog_name(live)),
 				 errdetail("Its state is \"%s\"; a write of others would make it wrong.",
 						   dr_catalog_state_name(rollup->state)),
-				 errhint("Stop your own fold, or run SELECT rollup_alter(%s, mode => 'off', fold => false).",
-						 quote_literal_cstr(dr_objects_relation(live)))));
+				 errhint("Stop your own fold, or run SELECT rollup_alter(%s, mode => 'off', fold => false)%s.",
+						 quote_literal_cstr(dr_objects_relation(live)),
+						 dr_catalog_folds(rollup) ? "" :
+						 psprintf(" and CALL rollup_run(%s)",
+								  quote_literal_cstr(dr_objects_relation(live))))));
 	PG_RETURN_POINTER(NULL);
 }

@@ -193,7 +193,10 @@ dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
 	bool		first = true;
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "CREATE VIEW %s AS SELECT ", view);
+	appendStringInfo(&buf, "CREATE VIEW %s AS SELECT %s FROM ONLY %s l"
+					 " WHERE (SELECT dailyrollup._live_is_left_alone(%s)) UNION ALL SELECT ",
+					 view, dr_phrase_columns(def, "l", true, true),
+					 dr_phrase_relation(rollup->live), live_literal);
 	for (int i = 0; i < def->ncolumns; i++)
 	{
 		const DrColumn *column = &def->columns[i];
@@ -282,8 +285,9 @@ dr_objects_warn_of_lost_rows(const DrRollup *rollup, const char *partition, cons
 			(errmsg("partition \"%s\" of a source was %s, but rollup \"%s\" still counts its rows",
 					partition, fate, dr_catalog_name(rollup->live)),
 			 errhint("Run SELECT %s(%s) to forget them.",
-					 rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW ?
-					 "rollup_recompute" : "rollup_reseed",
+					 rollup->state == DR_STATE_OFF ? "rollup_recompute" :
+					 rollup->state == DR_STATE_SHADOW ?
+					 "rollup_recompute and rollup_reseed" : "rollup_reseed",
 					 quote_literal_cstr(dr_phrase_relation(rollup->live)))));
 }
 

@@ -485,6 +485,7 @@ settle(Refresh *refresh)
 	run->has_to = true;
 	run->to_time = refresh->boundary;
 	run->outcome = "ok";
+	run->kept = true;
 	dr_catalog_insert_run(refresh->rollup, run);
 	dr_announce(refresh->name, run);
 	DR_WAITPOINT_IN_COMMIT("refresh-in-commit");

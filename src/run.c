@@ -233,8 +233,12 @@ heal_late_keys(Pass *pass, DrRollup *rollup)
 static void
 flush(Pass *pass, DrRollup *rollup, TimestampTz started_at)
 {
-	DrRun		run = {.action = "flush", .started_at = started_at, .outcome = "ok"};
+	DrRun		run = {
+		.action = "flush", .started_at = started_at, .outcome = "ok", .kept = true
+	};
 
+	/* what a trigger that does not fire has left out, no mark tells */
+	dr_late_check_triggers(rollup);
 	run.late_keys = dr_fold_flush(rollup);
 	if (rollup->state == DR_STATE_OFF)
 		dr_state_forget_late(rollup);

@@ -349,6 +349,15 @@ dailyrollup_alter(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* The next refresh or pass fills the shadow anew. */
+static void
+forget_shadow(const DrRollup *rollup)
+{
+	if (rollup->state != DR_STATE_SHADOW ||
+		!dr_catalog_set_shadow(rollup, rollup->shadow))
+		dr_catalog_complain_of_change(rollup);
+}
+
 Datum
 dailyrollup_recompute(PG_FUNCTION_ARGS)
 {
@@ -380,14 +389,19 @@ dailyrollup_flush(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(keys);
 }
 
-/* The next refresh or pass builds live anew. */
+/* The next refresh or pass builds live anew, or the shadow. */
 Datum
 dailyrollup_reseed(PG_FUNCTION_ARGS)
 {
 	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
 
 	PreventCommandIfReadOnly("rollup_reseed()");
-	if (rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW)
+	if (rollup->state == DR_STATE_SHADOW)
+	{
+		forget_shadow(take(rollup->live));
+		PG_RETURN_VOID();
+	}
+	if (rollup->state == DR_STATE_OFF)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rollup \"%s\" is in state \"%s\"", dr_catalog_name(rollup->live),
