@@ -30,7 +30,6 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "commands/dbcommands.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
@@ -39,12 +38,10 @@
 #include "nodes/makefuncs.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
-#include "utils/varlena.h"
 
 #include "adopt.h"
 #include "boundary.h"
@@ -55,145 +52,13 @@
 #include "late.h"
 #include "locks.h"
 #include "objects.h"
+#include "request.h"
 
 static void
 run(const char *sql)
 {
 	if (SPI_execute(sql, false, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", sql);
-}
-
-/* ---------------------------------------------------------------- arguments */
-
-/* The arguments of rollup_create, unpacked. */
-typedef struct Request
-{
-	RangeVar   *live;
-	Oid			schema;
-	Oid			adopted;		/* the table of that name, if there is one */
-	const char *query;
-	const char *time_column;
-	List	   *dedup_by;
-	List	   *dedup_order;
-	const char *time_zone;
-	Interval   *delay;
-	const char *mode;			/* NULL: none of its own */
-	int			fold;			/* -1: not given */
-} Request;
-
-static void
-reject_null(const char *argument)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("argument \"%s\" must not be null", argument)));
-}
-
-static List *
-names_of(ArrayType *array, const char *argument)
-{
-	Datum	   *values;
-	bool	   *nulls;
-	int			n;
-	List	   *names = NIL;
-
-	deconstruct_array(array, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR,
-					  &values, &nulls, &n);
-	for (int i = 0; i < n; i++)
-	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("argument \"%s\" must not contain nulls", argument)));
-		names = lappend(names, pstrdup(NameStr(*DatumGetName(values[i]))));
-	}
-	return names;
-}
-
-static const char *
-check_mode(const char *mode)
-{
-	DrState		state;
-
-	if (!dr_catalog_parse_state(mode, &state) || state == DR_STATE_NEW)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unrecognized mode \"%s\"", mode),
-				 errhint("Use 'off', 'shadow' or 'on'; NULL leaves it to dailyrollup.mode.")));
-	return mode;
-}
-
-static void
-check_name_length(const char *name)
-{
-	if (strlen(name) >= NAMEDATALEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_NAME_TOO_LONG),
-				 errmsg("name \"%s\" is too long", name),
-				 errdetail("The view's name is the rollup's name followed by \"_current\","
-						   " at most %d bytes together.", NAMEDATALEN - 1)));
-}
-
-/* The name of the table to be, or of the one to be adopted. */
-static void
-check_live_name(Request *request, const char *name)
-{
-	char	   *current;
-
-	request->live = makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(name)));
-	if (request->live->catalogname != NULL &&
-		strcmp(request->live->catalogname, get_database_name(MyDatabaseId)) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cross-database references are not implemented: \"%s\"", name)));
-	current = psprintf("%s_current", request->live->relname);
-	check_name_length(current);
-
-	request->schema = RangeVarGetCreationNamespace(request->live);
-	if (isTempNamespace(request->schema))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("a rollup cannot be a temporary table")));
-	request->live->schemaname = get_namespace_name(request->schema);
-
-	request->adopted = get_relname_relid(request->live->relname, request->schema);
-	if (OidIsValid(request->adopted) &&
-		dr_catalog_find(request->adopted, NULL) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("\"%s\" is a rollup already", name),
-				 errhint("rollup_alter changes it, rollup_drop removes it.")));
-	if (OidIsValid(get_relname_relid(current, request->schema)))
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_TABLE),
-				 errmsg("relation \"%s\" already exists", current),
-				 errdetail("A rollup has a view of that name.")));
-}
-
-static void
-unpack_arguments(FunctionCallInfo fcinfo, Request *request)
-{
-	static const char *const required[] = {"rollup", "query", "time_column"};
-
-	for (int i = 0; i < lengthof(required); i++)
-		if (PG_ARGISNULL(i))
-			reject_null(required[i]);
-	if (PG_ARGISNULL(5))
-		reject_null("time_zone");
-
-	if (!PG_ARGISNULL(7))
-		request->mode = check_mode(text_to_cstring(PG_GETARG_TEXT_PP(7)));
-	check_live_name(request, text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	request->query = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	request->time_column = NameStr(*PG_GETARG_NAME(2));
-	if (!PG_ARGISNULL(3))
-		request->dedup_by = names_of(PG_GETARG_ARRAYTYPE_P(3), "dedup_by");
-	if (!PG_ARGISNULL(4))
-		request->dedup_order = names_of(PG_GETARG_ARRAYTYPE_P(4), "dedup_order");
-	request->time_zone = text_to_cstring(PG_GETARG_TEXT_PP(5));
-	dr_boundary_zone(request->time_zone);
-	request->delay = PG_ARGISNULL(6) ? NULL : dr_boundary_check_delay(PG_GETARG_INTERVAL_P(6));
-	request->fold = PG_ARGISNULL(8) ? -1 : PG_GETARG_BOOL(8);
 }
 
 /* ------------------------------------------------------------------- making */
@@ -211,7 +76,7 @@ source_owner(Oid source)
 /* What was just made in live's schema, by name; the schema may have got another
  * name meanwhile, and the relation gone elsewhere. */
 static Oid
-made_beside_live(const Request *request, const char *name)
+made_beside_live(const DrRequest *request, const char *name)
 {
 	Oid			relation = get_relname_relid(name, request->schema);
 
@@ -228,7 +93,7 @@ made_beside_live(const Request *request, const char *name)
  * known to be right, so nothing is folded into it before it was recomputed.
  */
 static void
-adopt_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
+adopt_live(DrRollup *rollup, const DrDefinition *def, const DrRequest *request)
 {
 	Oid			live = request->adopted;
 
@@ -253,7 +118,7 @@ adopt_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
 
 /* Live, in the schema that the caller chose, as the rollup's owner. */
 static void
-make_live(DrRollup *rollup, const DrDefinition *def, const Request *request)
+make_live(DrRollup *rollup, const DrDefinition *def, const DrRequest *request)
 {
 	DrIdentity	before;
 
@@ -339,7 +204,7 @@ move_to_own_schema(Oid relation, const char *name)
  * in live's schema.
  */
 static Oid
-make_view(const DrRollup *rollup, const Request *request, const char *name,
+make_view(const DrRollup *rollup, const DrRequest *request, const char *name,
 		  const char *query)
 {
 	char	   *parked = psprintf("dailyrollup_%s_%d", name, rollup->id);
@@ -361,7 +226,7 @@ make_view(const DrRollup *rollup, const Request *request, const char *name,
 
 /* The two views that are the definition. */
 static void
-make_definition(DrRollup *rollup, const DrDefinition *def, const Request *request)
+make_definition(DrRollup *rollup, const DrDefinition *def, const DrRequest *request)
 {
 	DrIdentity	before;
 	char	   *events;
@@ -378,7 +243,7 @@ make_definition(DrRollup *rollup, const DrDefinition *def, const Request *reques
 }
 
 static void
-make_current(DrRollup *rollup, const Request *request)
+make_current(DrRollup *rollup, const DrRequest *request)
 {
 	char	   *name = psprintf("%s_current", request->live->relname);
 	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
@@ -577,7 +442,7 @@ check_names(const DrDefinition *def)
 }
 
 static DrRollup *
-make_rollup(const Request *request)
+make_rollup(const DrRequest *request)
 {
 	DrRollup   *rollup = palloc0(sizeof(DrRollup));
 	DrDefinition *def = dr_definition_parse(request->query, request->time_column,
@@ -626,9 +491,9 @@ PG_FUNCTION_INFO_V1(dailyrollup_create);
 Datum
 dailyrollup_create(PG_FUNCTION_ARGS)
 {
-	Request		request = {0};
+	DrRequest		request = {0};
 
 	PreventCommandIfReadOnly("rollup_create()");
-	unpack_arguments(fcinfo, &request);
+	dr_request_unpack(fcinfo, &request);
 	PG_RETURN_OID(make_rollup(&request)->live);
 }

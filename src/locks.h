@@ -15,14 +15,12 @@
  * held to the end of the transaction: one refresh at a time.  Nobody else
  * takes a lock on that view stronger than a reader's, but for a DROP.
  *
- * Layer 2.
+ * Layer 3.
  */
 #ifndef DR_LOCKS_H
 #define DR_LOCKS_H
 
 #include "dailyrollup.h"
-
-#include "storage/lockdefs.h"
 
 extern void dr_locks_refresh(Oid definition, const char *rollup);
 extern bool dr_locks_refresh_if_free(Oid definition);
@@ -31,8 +29,6 @@ extern void dr_locks_refresh_undone(Oid definition);
 extern bool dr_locks_refresh_taken(Oid definition);
 extern void dr_locks_wait_for_writers(Oid source, const char *name);
 extern void dr_locks_source(Oid source, const char *name);
-extern void dr_locks_at_once(Oid relation, LOCKMODE mode);
-extern void dr_locks_writers_at_once(Oid source, Oid live);
 extern int	dr_locks_limit_waits(void);
 extern void dr_locks_unlimit_waits(int level);
 extern void dr_locks_check_not_in_use(Oid source, const char *what);

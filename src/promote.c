@@ -41,6 +41,7 @@
 #include "query.h"
 #include "refresh.h"
 #include "shadow.h"
+#include "stop.h"
 #include "watermark.h"
 
 /* ------------------------------------------------------------------ content */
@@ -180,7 +181,7 @@ lock_and_settle(Oid live, bool ordered)
 	dr_locks_source(rollup->source, dr_catalog_name(rollup->source));
 	if (!OidIsValid(rollup->shadow))
 		return rollup;
-	dr_locks_at_once(rollup->shadow, AccessExclusiveLock);
+	dr_stop_users(rollup->shadow, AccessExclusiveLock);
 	rollup = dr_catalog_owned(live);
 	if (!can_promote(rollup) || (ordered && rollup->state != DR_STATE_SHADOW))
 		return rollup;
@@ -238,7 +239,7 @@ dr_promote(Oid live, bool ordered)
 		return already_on(rollup);
 	check_promotable(rollup, ordered);
 	DR_WAITPOINT("promote-settled");
-	dr_locks_at_once(live, ShareRowExclusiveLock);
+	dr_stop_users(live, ShareRowExclusiveLock);
 	waits = dr_locks_limit_waits();
 	dr_locks_check_not_in_use(live, "promote");
 	def = dr_definition_read(rollup->source, rollup->events, rollup->definition);

@@ -16,8 +16,8 @@
 
 #include "catalog_write.h"
 #include "identity.h"
-#include "locks.h"
 #include "objects.h"
+#include "stop.h"
 
 /* An empty shadow without a watermark. */
 void
@@ -63,7 +63,7 @@ dr_shadow_remove(Oid shadow)
 
 	if (get_rel_name(shadow) == NULL)
 		return;
-	dr_locks_at_once(shadow, AccessExclusiveLock);
+	dr_stop_users(shadow, AccessExclusiveLock);
 	ObjectAddressSet(object, RelationRelationId, shadow);
 	performDeletion(&object, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 }

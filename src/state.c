@@ -39,6 +39,7 @@
 #include "query.h"
 #include "refresh.h"
 #include "shadow.h"
+#include "stop.h"
 #include "watermark.h"
 
 static DrDefinition *
@@ -77,7 +78,7 @@ static void
 stop_writers(const DrRollup *rollup)
 {
 	dr_locks_check_not_in_use(rollup->source, "change the mode of a rollup of");
-	dr_locks_writers_at_once(rollup->source, rollup->live);
+	dr_stop_writers(rollup->source, rollup->live);
 	dr_locks_check_not_in_use(rollup->live, "change the mode of");
 }
 
@@ -215,7 +216,7 @@ stop_folding(const DrRollup *rollup)
 {
 	dr_locks_check_not_in_use(rollup->source, "alter a rollup of");
 	dr_fold_now();
-	dr_locks_at_once(rollup->live, ShareRowExclusiveLock);
+	dr_stop_users(rollup->live, ShareRowExclusiveLock);
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_LIVE);
 	dr_catalog_set_fold(rollup, false);
 }
@@ -273,7 +274,7 @@ recompute(const DrRollup *rollup)
 	/* with the fold, all are seen who have folded, and the others come after us;
 	 * without, those who write now are none of ours */
 	dr_locks_source(rollup->source, dr_catalog_name(rollup->source));
-	dr_locks_at_once(rollup->live, ShareRowExclusiveLock);
+	dr_stop_users(rollup->live, ShareRowExclusiveLock);
 	dr_locks_check_not_in_use(rollup->live, "recompute");
 	def = definition_of(rollup);
 	forget_marks(rollup, def, DR_DIRTIES_LIVE);

@@ -13,8 +13,8 @@ use FindBin;
 my @layers = (
   [qw(dailyrollup compat image)],
   [qw(guc boundary identity debug aggregates measure expression shape source)],
-  [qw(catalog definition phrase locks)],
-  [qw(announce catalog_write objects plans progress watermark change)],
+  [qw(catalog definition phrase patience)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change)],
   [qw(query compare)],
   [qw(folding event check current guard adopt)],
   [qw(late batch shadow remove)],

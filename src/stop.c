@@ -1,0 +1,228 @@
+/*
+ * stop.c
+ *		Locks that readers or writers would queue behind, were we to wait for
+ *		them.
+ *
+ * They are taken by conditional tries, all or none, until
+ * dailyrollup.writer_timeout (or a shorter lock_timeout) has passed.
+ */
+#include "stop.h"
+
+#include "access/xact.h"
+#include "catalog/pg_inherits.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/resowner.h"
+#include "utils/wait_event.h"
+
+#include "catalog.h"
+#include "compat.h"
+#include "patience.h"
+
+/* Milliseconds. */
+#define TRY_ALONE	1000		/* before we queue at all */
+#define SLICE		100			/* that we queue for at a time */
+
+static bool
+only_autovacuum_holds(Oid relation, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+	VirtualTransactionId *holder;
+	bool		only = true;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	for (holder = GetLockConflicts(&tag, mode, NULL);
+		 only && VirtualTransactionIdIsValid(*holder);
+		 holder++)
+	{
+		PGPROC	   *proc = dr_vxid_proc(*holder);
+
+		if (proc == NULL)
+			return false;
+		LWLockAcquire(ProcArrayLock, LW_SHARED);
+		only = dr_proc_lxid(proc) == holder->localTransactionId &&
+			(proc->statusFlags & PROC_IS_AUTOVACUUM) != 0 &&
+			(proc->statusFlags & PROC_VACUUM_FOR_WRAPAROUND) == 0;
+		LWLockRelease(ProcArrayLock);
+	}
+	return only;
+}
+
+/*
+ * One try.  A vacuum of the server's own may run for hours; it gives way to who
+ * waits for it, which takes deadlock_timeout.
+ */
+static bool
+try_one(Oid relation, LOCKMODE mode)
+{
+	if (ConditionalLockRelationOid(relation, mode))
+		return true;
+	if (!only_autovacuum_holds(relation, mode))
+		return false;
+	LockRelationOid(relation, mode);
+	return true;
+}
+
+/* All of them, or none: then the one that was in the way. */
+static Oid
+try_all(List *relations, LOCKMODE mode)
+{
+	ListCell   *cell;
+	ListCell   *taken;
+
+	foreach(cell, relations)
+	{
+		if (try_one(lfirst_oid(cell), mode))
+			continue;
+		foreach(taken, relations)
+		{
+			if (taken == cell)
+				break;
+			UnlockRelationOid(lfirst_oid(taken), mode);
+		}
+		return lfirst_oid(cell);
+	}
+	return InvalidOid;
+}
+
+static void
+complain_of_holders(Oid relation, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+	char	   *pids;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	pids = dr_patience_pids(GetLockConflicts(&tag, mode, NULL));
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not lock \"%s\" within %s", dr_catalog_name(relation),
+					GetConfigOptionByName("dailyrollup.writer_timeout", NULL, false)),
+			 pids[0] != '\0' ? errdetail("It is in use by process: %s.", pids) : 0,
+			 errhint("Try again when these transactions have ended, or set dailyrollup.writer_timeout higher.")));
+}
+
+/* Wait a little before the next try; false when there is no time left. */
+static bool
+wait_a_little(const DrPatience *patience, TimestampTz since, int tries)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (now >= patience->until ||
+		(LockTimeout > 0 && TimestampDifferenceExceeds(since, now, LockTimeout)))
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(10 * (tries + 1), SLICE), PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	return true;
+}
+
+/*
+ * Queue for the locks as everybody does, but not for longer than a slice of
+ * time: whoever queues behind us waits no longer either.
+ */
+static bool
+lock_in_slice(List *relations, LOCKMODE mode)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	char		slice[32];
+	bool		locked = false;
+
+	snprintf(slice, sizeof(slice), "%d", SLICE);
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		int			level = NewGUCNestLevel();
+		ListCell   *cell;
+
+		(void) set_config_option("lock_timeout", slice, PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+		foreach(cell, relations)
+			LockRelationOid(lfirst_oid(cell), mode);
+		AtEOXact_GUC(false, level);
+		locked = true;
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+			error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+			ReThrowError(error);
+		FreeErrorData(error);
+		locked = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return locked;
+}
+
+/* The source first, then its partitions, then live. */
+static List *
+writers_relations(Oid source, Oid live)
+{
+	List	   *relations = list_copy(find_all_inheritors(source, NoLock, NULL));
+
+	relations = lcons_oid(source, list_delete_oid(relations, source));
+	return lappend_oid(relations, live);
+}
+
+/*
+ * Tries, each after a little while; in vain for long, for under many writers
+ * there is hardly a moment without one, they queue in slices.  With a source
+ * the relations are its and live's, listed anew each time.
+ */
+static void
+lock_all(List *relations, Oid source, Oid live, LOCKMODE mode)
+{
+	DrPatience	patience = dr_patience_begin();
+	TimestampTz since = GetCurrentTimestamp();
+	Oid			in_the_way;
+
+	for (int tries = 0;; tries++)
+	{
+		if (OidIsValid(source))
+			relations = writers_relations(source, live);
+		in_the_way = try_all(relations, mode);
+		if (!OidIsValid(in_the_way))
+			break;
+		if (!wait_a_little(&patience, since, tries))
+			complain_of_holders(in_the_way, mode);
+		if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), TRY_ALONE) &&
+			lock_in_slice(relations, mode))
+			break;
+	}
+
+	/* a partition may have come while we waited */
+	if (OidIsValid(source) &&
+		list_difference_oid(writers_relations(source, live), relations) != NIL)
+		lock_all(NIL, source, live, mode);
+}
+
+/* One relation, to the end of the transaction. */
+void
+dr_stop_users(Oid relation, LOCKMODE mode)
+{
+	lock_all(list_make1_oid(relation), InvalidOid, InvalidOid, mode);
+}
+
+/* Stop all who write to the source, to a partition or to live, to the end of the
+ * transaction. */
+void
+dr_stop_writers(Oid source, Oid live)
+{
+	lock_all(NIL, source, live, ShareRowExclusiveLock);
+}

@@ -1,0 +1,18 @@
+/*
+ * stop.h
+ *		Locks that readers or writers would queue behind, were we to wait for
+ *		them.
+ *
+ * Layer 3.
+ */
+#ifndef DR_STOP_H
+#define DR_STOP_H
+
+#include "dailyrollup.h"
+
+#include "storage/lockdefs.h"
+
+extern void dr_stop_users(Oid relation, LOCKMODE mode);
+extern void dr_stop_writers(Oid source, Oid live);
+
+#endif							/* DR_STOP_H */
