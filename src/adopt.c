@@ -18,6 +18,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "commands/trigger.h"
 #include "executor/spi.h"
 #include "nodes/bitmapset.h"
 #include "rewrite/prs2lock.h"
@@ -198,18 +199,55 @@ check_constraints(Oid live)
  * done to it, or where it has a deferrable constraint.
  */
 void
-dr_adopt_check_again(Oid live)
+dr_adopt_check_again(Oid table)
 {
-	Relation	rel = try_relation_open(live, AccessShareLock);
+	Relation	rel = try_relation_open(table, AccessShareLock);
 
 	if (rel == NULL)
 		return;
 	if (rel->rd_rules != NULL && rel->rd_rules->numLocks > 0)
 		reject_table(RelationGetRelationName(rel), "has rules");
-	if (get_rel_relispartition(live) || has_superclass(live) || has_subclass(live))
-		reject_table(get_rel_name(live), "takes part in inheritance");
-	check_constraints(live);
+	if (get_rel_relispartition(table) || has_superclass(table) || has_subclass(table))
+		reject_table(get_rel_name(table), "takes part in inheritance");
+	check_constraints(table);
 	relation_close(rel, NoLock);
+}
+
+/* An error where a column of live's own has come to need a value. */
+void
+dr_adopt_check_extra_columns(const DrRollup *rollup)
+{
+	Relation	rel = try_relation_open(rollup->live, AccessShareLock);
+
+	if (rel == NULL)
+		return;
+	for (int i = 0; i < RelationGetDescr(rel)->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(rel), i);
+
+		if (!attribute->attisdropped &&
+			get_attnum(rollup->definition, NameStr(attribute->attname)) == InvalidAttrNumber)
+			check_extra_column(rel, attribute);
+	}
+	relation_close(rel, NoLock);
+}
+
+/* A trigger may change a row before it is written, or leave it out. */
+void
+dr_adopt_warn_of_triggers(Oid live)
+{
+	Relation	rel = table_open(live, AccessShareLock);
+	TriggerDesc *triggers = rel->trigdesc;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (TRIGGER_FOR_ROW(triggers->triggers[i].tgtype) &&
+			TRIGGER_FOR_BEFORE(triggers->triggers[i].tgtype))
+			ereport(WARNING,
+					(errmsg("trigger \"%s\" of rollup \"%s\" fires before a row is written",
+							triggers->triggers[i].tgname, RelationGetRelationName(rel)),
+					 errdetail("Where it leaves a row out, or changes a column of the query, the rollup becomes wrong."),
+					 errhint("rollup_verify tells.")));
+	table_close(rel, NoLock);
 }
 
 /* An error where the table, which the caller has locked, cannot be live. */

@@ -210,6 +210,15 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 	return rollup;
 }
 
+/* Are there tables of ours in this database? */
+bool
+dr_catalog_is_installed(void)
+{
+	Oid			namespace = get_namespace_oid(DR_SCHEMA, true);
+
+	return OidIsValid(namespace) && OidIsValid(get_relname_relid("rollups", namespace));
+}
+
 Oid
 dr_catalog_table(const char *name)
 {

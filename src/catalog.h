@@ -95,5 +95,6 @@ extern DrState dr_catalog_wanted(const DrRollup *rollup);
 extern bool dr_catalog_folds(const DrRollup *rollup);
 extern char dr_catalog_dirties_live(const DrRollup *rollup);
 extern Oid	dr_catalog_table(const char *name);
+extern bool dr_catalog_is_installed(void);
 
 #endif							/* DR_CATALOG_H */

@@ -81,6 +81,29 @@ dr_check_count(const DrRollup *rollup, const DrDefinition *def, Oid table)
 	return count;
 }
 
+/*
+ * An error where a table that was just written does not have one row a key, or
+ * not so many as it should (-1: not known).  What a statement reports is not
+ * believed: a trigger may have left rows out.
+ */
+void
+dr_check_written(const DrRollup *rollup, const DrDefinition *def, Oid table, int64 expected)
+{
+	DrCount		count = dr_check_count(rollup, def, table);
+
+	if (count.rows == count.keys && (expected < 0 || count.rows == expected))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("\"%s\" does not have what was written to it", dr_catalog_name(table)),
+			 expected < 0 ?
+			 errdetail("It has " INT64_FORMAT " rows of " INT64_FORMAT " keys.",
+					   count.rows, count.keys) :
+			 errdetail("It has " INT64_FORMAT " rows of " INT64_FORMAT " keys; there should be "
+					   INT64_FORMAT ".", count.rows, count.keys, expected),
+			 errhint("All is as it was before. Look at its triggers and indexes.")));
+}
+
 /* How many rows live and the shadow have in common, byte by byte. */
 int64
 dr_check_count_common(const DrRollup *rollup, const DrDefinition *def)

@@ -372,6 +372,7 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 	char	   *live = quote_literal_cstr(dr_objects_relation(rollup->live));
 
 	dr_definition_notice(def);
+	dr_adopt_warn_of_triggers(rollup->live);
 	if (!index_leads_with_key(def))
 		ereport(NOTICE,
 				(errmsg("no index of \"%s\" leads with a key column of rollup \"%s\"",

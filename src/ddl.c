@@ -334,9 +334,20 @@ check_lives(void)
 		DrRollup   *rollup = lfirst(cell);
 
 		dr_adopt_check_again(rollup->live);
+		dr_adopt_check_extra_columns(rollup);
 		if (OidIsValid(rollup->shadow))
 			dr_adopt_check_again(rollup->shadow);
 	}
+}
+
+static void
+warn_of_trigger(CreateTrigStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+
+	if (OidIsValid(table) && stmt->row && stmt->timing == TRIGGER_TYPE_BEFORE &&
+		dr_catalog_find(table, NULL) != NULL)
+		dr_adopt_warn_of_triggers(table);
 }
 
 static void
@@ -346,6 +357,8 @@ changed(Node *parsetree)
 	ListCell   *cell;
 
 	check_lives();
+	if (IsA(parsetree, CreateTrigStmt))
+		warn_of_trigger((CreateTrigStmt *) parsetree);
 
 	foreach(cell, relations)
 	{

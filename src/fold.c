@@ -184,7 +184,10 @@ fold_batch(DrBatch *batch)
 static DrRollup *
 still_folding(Oid live)
 {
-	DrRollup   *rollup = get_rel_name(live) ? dr_catalog_find(live, NULL) : NULL;
+	DrRollup   *rollup = NULL;
+
+	if (get_rel_name(live) != NULL && dr_catalog_is_installed())
+		rollup = dr_catalog_find(live, NULL);
 
 	return rollup != NULL && dr_catalog_folds(rollup) ? rollup : NULL;
 }

@@ -213,6 +213,21 @@ check_trigger(Relation pg_trigger, int32 id, Oid relation, const char *event)
 						 dr_objects_relation(relation), name)));
 }
 
+/* Nothing is lost where the guard is off; but who knows what comes. */
+static void
+warn_of_guard(Relation pg_trigger, const DrRollup *rollup)
+{
+	char	   *name = dr_objects_trigger_name(rollup->id, "guard");
+
+	if (trigger_enabled(pg_trigger, rollup->live, name) != TRIGGER_FIRES_ALWAYS)
+		ereport(WARNING,
+				(errmsg("trigger \"%s\" of \"%s\" is missing or does not always fire", name,
+						dr_catalog_name(rollup->live)),
+				 errdetail("It refuses writes of others, which would make the rollup wrong."),
+				 errhint("Run ALTER TABLE %s ENABLE ALWAYS TRIGGER %s.",
+						 dr_objects_relation(rollup->live), name)));
+}
+
 /*
  * An error where a trigger on the source or a leaf is missing or does not
  * always fire: late rows may have come without a mark, or may come so from
@@ -237,6 +252,7 @@ dr_late_check_triggers(const DrRollup *rollup)
 		if (relation == rollup->source || get_rel_relkind(relation) == RELKIND_RELATION)
 			check_trigger(pg_trigger, rollup->id, relation, "truncate");
 	}
+	warn_of_guard(pg_trigger, rollup);
 	table_close(pg_trigger, AccessShareLock);
 }
 

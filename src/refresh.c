@@ -363,6 +363,7 @@ seed(Refresh *refresh)
 	run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup, refresh->table, "$1"),
 				  false);
 	refresh->run.folded_keys = returned_count();
+	dr_check_written(refresh->rollup, refresh->def, refresh->table, refresh->run.folded_keys);
 	DR_WAITPOINT("refresh-folded");
 }
 

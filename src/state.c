@@ -130,6 +130,7 @@ catch_up(const DrRollup *rollup)
 	guard = dr_guard_let(rollup->live);
 	run(rollup, def, dr_query_fold(def, rollup->live, false), true, rollup->watermark);
 	run(rollup, def, dr_query_recompute(def, rollup, rollup->live, DR_DIRTIES_ANY, NULL), false, 0);
+	dr_check_written(rollup, def, rollup->live, -1);
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 }
@@ -267,6 +268,7 @@ recompute(const DrRollup *rollup)
 	DrDefinition *def;
 	DrIdentity	before;
 	DrGuard		guard;
+	bool		isnull;
 
 	dr_locks_check_not_in_use(rollup->source, "recompute a rollup of");
 	dr_fold_now();
@@ -281,6 +283,9 @@ recompute(const DrRollup *rollup)
 	dr_identity_enter_sql(rollup->owner, &before);
 	guard = dr_guard_let(rollup->live);
 	run(rollup, def, dr_query_seed(def, rollup, rollup->live, NULL), false, 0);
+	dr_check_written(rollup, def, rollup->live,
+					 DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+												 1, &isnull)));
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 }
