@@ -55,12 +55,32 @@ begin_store(void)
 	return store;
 }
 
+/* An empty batch, in a memory context of its own. */
+static DrBatch *
+make_batch(Oid live, int32 rollup, bool backfill, const DrDefinition *def, TupleDesc desc)
+{
+	MemoryContext context = AllocSetContextCreate(TopTransactionContext, "dailyrollup batch",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext before = MemoryContextSwitchTo(context);
+	DrBatch    *batch = palloc0(sizeof(DrBatch));
+
+	batch->context = context;
+	batch->live = live;
+	batch->rollup = rollup;
+	batch->backfill = backfill;
+	batch->desc = desc ? CreateTupleDescCopy(desc) : describe_rows(def);
+	batch->rows = begin_store();
+	MemoryContextSwitchTo(before);
+	return batch;
+}
+
+/* The batch that the current level writes to. */
 static DrBatch *
 batch_of(const DrPlans *plans, bool backfill)
 {
 	SubTransactionId level = GetCurrentSubTransactionId();
 	MemoryContext before;
-	DrBatch	   *batch;
+	DrBatch    *batch;
 	ListCell   *cell;
 
 	foreach(cell, batches)
@@ -72,14 +92,9 @@ batch_of(const DrPlans *plans, bool backfill)
 			return batch;
 	}
 
-	before = MemoryContextSwitchTo(TopTransactionContext);
-	batch = palloc0(sizeof(DrBatch));
-	batch->live = plans->live;
-	batch->rollup = plans->rollup->id;
-	batch->backfill = backfill;
+	batch = make_batch(plans->live, plans->rollup->id, backfill, plans->def, NULL);
 	batch->level = level;
-	batch->desc = describe_rows(plans->def);
-	batch->rows = begin_store();
+	before = MemoryContextSwitchTo(TopTransactionContext);
 	batches = lappend(batches, batch);
 	MemoryContextSwitchTo(before);
 	return batch;
@@ -126,6 +141,7 @@ dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 static void
 append_rows(DrBatch *to, DrBatch *from)
 {
+	MemoryContext before = MemoryContextSwitchTo(from->context);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(from->desc, &TTSOpsMinimalTuple);
 
 	tuplestore_rescan(from->rows);
@@ -134,13 +150,15 @@ append_rows(DrBatch *to, DrBatch *from)
 	ExecDropSingleTupleTableSlot(slot);
 	to->touches |= from->touches;
 	to->count += from->count;
+	MemoryContextSwitchTo(before);
 }
 
-static void
-discard(DrBatch *batch)
+/* Free a batch that is no longer in the list. */
+void
+dr_batch_end(DrBatch *batch)
 {
-	batches = list_delete_ptr(batches, batch);
 	tuplestore_end(batch->rows);
+	MemoryContextDelete(batch->context);
 }
 
 static DrBatch *
@@ -150,7 +168,7 @@ find_alike(const DrBatch *batch, SubTransactionId level)
 
 	foreach(cell, batches)
 	{
-		DrBatch	   *other = lfirst(cell);
+		DrBatch    *other = lfirst(cell);
 
 		if (other != batch && other->live == batch->live && other->rollup == batch->rollup &&
 			other->level == level && other->backfill == batch->backfill &&
@@ -160,68 +178,51 @@ find_alike(const DrBatch *batch, SubTransactionId level)
 	return NULL;
 }
 
+/* Its batches become the parent's.  Nothing is allocated in the memory of the
+ * subtransaction, which the server would then keep. */
 static void
 level_committed(SubTransactionId mine, SubTransactionId parent)
 {
-	List	   *all = list_copy(batches);
 	ListCell   *cell;
 
-	foreach(cell, all)
+	foreach(cell, batches)
 	{
-		DrBatch	   *batch = lfirst(cell);
-		DrBatch	   *alike;
+		DrBatch    *batch = lfirst(cell);
+		DrBatch    *alike = NULL;
 
 		if (batch->folded_in == mine)
 			batch->folded_in = parent;
-		if (batch->folded_in == batch->level)
+		if (batch->level == mine && batch->folded_in == InvalidSubTransactionId)
+			alike = find_alike(batch, parent);
+		if (batch->level == mine)
+			batch->level = parent;
+		if (alike != NULL)
+			append_rows(alike, batch);
+		if (alike != NULL || batch->folded_in == batch->level)
 		{
-			discard(batch);
-			continue;
+			batches = foreach_delete_current(batches, cell);
+			dr_batch_end(batch);
 		}
-		if (batch->level != mine)
-			continue;
-		alike = find_alike(batch, parent);
-		batch->level = parent;
-		if (alike == NULL)
-			continue;
-		append_rows(alike, batch);
-		discard(batch);
 	}
-	list_free(all);
 }
 
 static void
 level_aborted(SubTransactionId mine)
 {
-	List	   *all = list_copy(batches);
 	ListCell   *cell;
 
-	foreach(cell, all)
+	foreach(cell, batches)
 	{
-		DrBatch	   *batch = lfirst(cell);
+		DrBatch    *batch = lfirst(cell);
 
-		if (batch->level == mine)
-			discard(batch);
-		else if (batch->folded_in == mine)
+		if (batch->folded_in == mine)
 			batch->folded_in = InvalidSubTransactionId;
+		if (batch->level == mine)
+		{
+			batches = foreach_delete_current(batches, cell);
+			dr_batch_end(batch);
+		}
 	}
-	list_free(all);
-}
-
-/* An empty batch for rows of all levels. */
-static DrBatch *
-gather_into(const DrBatch *like)
-{
-	MemoryContext before = MemoryContextSwitchTo(TopTransactionContext);
-	DrBatch	   *batch = palloc0(sizeof(DrBatch));
-
-	batch->live = like->live;
-	batch->rollup = like->rollup;
-	batch->backfill = like->backfill;
-	batch->desc = like->desc;
-	batch->rows = begin_store();
-	MemoryContextSwitchTo(before);
-	return batch;
 }
 
 /*
@@ -260,12 +261,15 @@ dr_batch_take(Oid live, int32 rollup, bool backfill)
 		if (batch->rollup == rollup)
 		{
 			if (taken == NULL)
-				taken = gather_into(batch);
+				taken = make_batch(live, rollup, backfill, NULL, batch->desc);
 			append_rows(taken, batch);
 		}
 		batch->folded_in = level;
 		if (batch->level == level)
-			discard(batch);
+		{
+			batches = list_delete_ptr(batches, batch);
+			dr_batch_end(batch);
+		}
 	}
 	list_free(found);
 	return taken;
@@ -287,13 +291,6 @@ dr_batch_lives(void)
 	}
 	list_sort(lives, list_oid_cmp);
 	return lives;
-}
-
-/* The batch that was taken has been folded. */
-void
-dr_batch_end(DrBatch *batch)
-{
-	tuplestore_end(batch->rows);
 }
 
 /* --------------------------------------------------------------- callbacks */

@@ -17,6 +17,7 @@
 /* The events that a level of the transaction has written. */
 typedef struct DrBatch
 {
+	MemoryContext context;		/* of all that it has */
 	Oid			live;
 	int32		rollup;			/* its id: another one may have got the table */
 	bool		backfill;		/* their keys are to be marked, not folded */
