@@ -319,6 +319,7 @@ SELECT try('DROP VIEW plain_n_current');
 SELECT try(format('DROP TABLE dailyrollup.marks_%s', :id));
 SELECT try(format('DROP TABLE dailyrollup.marks_%s CASCADE', :id));
 SELECT try(format('DROP TRIGGER dailyrollup_%s_%s ON plain', :id, event)) FROM unnest('{insert,update,delete,truncate}'::text[]) event;
+SELECT try(format('DROP TRIGGER dailyrollup_%s_guard ON plain_n', :id));
 SELECT try(format('DROP VIEW dailyrollup.events_%s', :id));
 SELECT try(format('DROP TYPE dailyrollup.key_%s', :id));
 SELECT try(format('DROP TYPE dailyrollup.key_%s CASCADE', :id));
@@ -330,7 +331,7 @@ ROLLBACK;
 SELECT try('DROP TABLE plain_n');
 SELECT try('DROP TABLE plain');
 SELECT try('DROP TABLE parted');
-SELECT try('DROP FUNCTION dailyrollup._mark_late()');
+SELECT try('DROP FUNCTION dailyrollup._capture()');
 SELECT try('DROP SCHEMA dailyrollup CASCADE');
 INSERT INTO plain VALUES ('d1', '2026-01-01', 1);
 INSERT INTO parted VALUES ('d1', '2026-01-04', 1);
@@ -356,9 +357,15 @@ ALTER TABLE plain ALTER COLUMN device DROP NOT NULL, ALTER COLUMN ts DROP NOT NU
 INSERT INTO plain VALUES (NULL, '2026-01-01', 1), (NULL, '2026-01-04', 2), ('d1', NULL, 4);
 SELECT late('plain_n'), exact('plain_n'), refresh('plain_n');
 SELECT refresh('plain_n', '2026-01-05 00:00Z');
--- a column of live that is the user's own
+-- a column of live that is the user's own; whoever writes it puts the guard aside
 ALTER TABLE plain_n ADD COLUMN note text;
+SELECT try($$UPDATE plain_n SET note = 'kept' WHERE device = 'd1'$$);
+BEGIN;
+SELECT format('dailyrollup_%s_guard', id) AS guard FROM dailyrollup.rollups WHERE live = 'plain_n'::regclass \gset
+ALTER TABLE plain_n DISABLE TRIGGER :guard;
 UPDATE plain_n SET note = 'kept' WHERE device = 'd1';
+ALTER TABLE plain_n ENABLE ALWAYS TRIGGER :guard;
+COMMIT;
 INSERT INTO plain VALUES ('d1', '2026-01-01', 1), ('d8', '2026-01-01', 1);
 SELECT late('plain_n'), exact('plain_n'), refresh('plain_n', '2026-01-05 00:00Z');
 SELECT device, note FROM plain_n WHERE device IN ('d1', 'd8') ORDER BY device;

@@ -47,6 +47,12 @@ CREATE FUNCTION refresh(rollup regclass, boundary timestamptz) RETURNS text LANG
     FROM rollup_refresh(rollup, boundary) r
 $$;
 
+-- The guard of live, for those who corrupt it on purpose.
+CREATE FUNCTION guard(rollup regclass, fires text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s %s TRIGGER dailyrollup_%s_guard', rollup, fires, (SELECT r.id FROM dailyrollup.rollups r WHERE r.live = rollup));
+END $$;
+
 \echo ==== Create
 CREATE TABLE signals (
     subject text NOT NULL, name text NOT NULL, "timestamp" timestamptz NOT NULL,
@@ -70,9 +76,14 @@ SELECT rollup_create('signals_latest', $$
          count(*) AS count, min("timestamp") AS first_seen
   FROM signals GROUP BY subject, name $$,
   time_column => 'timestamp', dedup_by => '{subject,name,timestamp}', dedup_order => '{cloud_event_id}', mode => 'on');
-\d+ signals_latest
+SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef FROM pg_attribute WHERE attrelid = 'signals_latest'::regclass AND attnum > 0 ORDER BY attnum;
+SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'signals_latest'::regclass;
+SELECT indexrelid::regclass, pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'signals_latest'::regclass;
+-- a number in our names is not its own
+SELECT regexp_replace(pg_get_triggerdef(oid), '\d+', 'N', 'g') AS trigger, tgenabled FROM pg_trigger WHERE tgrelid = 'signals_latest'::regclass;
+SELECT reloptions FROM pg_class WHERE oid = 'signals_latest'::regclass;
 \d signals_latest_current
-SELECT rollup, source, current_view, state, mode, watermark, lag, time_zone, delay, late_keys, reseed,
+SELECT rollup, source, current_view, state, wanted_mode, mode, fold, watermark, lag, shadow, time_zone, delay, late_keys, reseed,
        last_action, last_outcome, last_run_at
 FROM rollup_status;
 SELECT rollup_watermark('signals_latest');
@@ -155,8 +166,9 @@ UPDATE signals SET "timestamp" = '2026-01-08 05:00Z' WHERE cloud_event_id = 'b0'
 UPDATE signals SET "timestamp" = '2026-01-06 05:00Z' WHERE cloud_event_id = 'f2';
 -- all rows of a key
 DELETE FROM signals WHERE subject = 'car3';
--- a column that the rollup does not use marks the key all the same
+-- a column that the rollup does not use changes nothing, nor does the same value again
 UPDATE signals SET note = 'x' WHERE cloud_event_id = 'a4';
+UPDATE signals SET loc_lat = 48.1, cloud_event_id = 'a4' WHERE cloud_event_id = 'a4';
 SELECT * FROM rollup_late ORDER BY key;
 SELECT exact('signals_latest');
 SELECT subject, name, "timestamp", value_number, count FROM signals_latest_current ORDER BY subject, name;
@@ -225,6 +237,9 @@ SELECT rollup_mark('signals_latest', '2030-01-01 00:00Z', 'infinity');
 
 \echo ==== What corrupts live is found, by rollup_verify
 UPDATE signals_latest SET count = count + 1, value_number = NULL WHERE subject = 'car5';
+-- which takes some effort
+SELECT guard('signals_latest', 'DISABLE');
+UPDATE signals_latest SET count = count + 1, value_number = NULL WHERE subject = 'car5';
 UPDATE signals_latest SET loc_lat = loc_lat WHERE subject = 'car1';
 DELETE FROM signals_latest WHERE subject = 'car2';
 INSERT INTO signals_latest (subject, name, count) VALUES ('nobody', 'speed', 1), (NULL, NULL, 2);
@@ -252,12 +267,14 @@ SELECT refresh('signals_latest', '2026-01-08 00:00Z');
 SELECT * FROM rollup_verify('signals_latest');
 SELECT exact('signals_latest');
 SELECT * FROM rollup_check();
+SELECT guard('signals_latest', 'ENABLE ALWAYS');
 
 \echo ==== What was run
 SELECT rollup, action, from_time, to_time, folded_keys, late_keys, outcome, reason,
+       rows, keys, missing_daily, missing_live, mismatches, duplicates,
        started_at <= finished_at AND elapsed = finished_at - started_at AS times
 FROM rollup_runs ORDER BY id;
-SELECT rollup, source, current_view, state, mode, watermark, lag > '0' AS lag, time_zone, delay, late_keys, reseed,
+SELECT rollup, source, current_view, state, wanted_mode, mode, fold, watermark, lag > '0' AS lag, shadow, time_zone, delay, late_keys, reseed,
        last_action, last_outcome, last_run_at IS NOT NULL AS last_run
 FROM rollup_status;
 
@@ -446,6 +463,7 @@ SELECT exact('nulls_n');
 SELECT refresh('nulls_n', '2026-01-03 00:00Z');
 SELECT * FROM nulls_n ORDER BY a, b;
 SELECT exact('nulls_n');
+SELECT guard('nulls_n', 'DISABLE');
 UPDATE nulls_n SET sum = NULL WHERE a IS NULL;
 SELECT class, key, columns FROM rollup_verify('nulls_n');
 
@@ -529,7 +547,7 @@ ON CONFLICT (id) DO UPDATE SET n = excluded.n, at = excluded.at;
 SELECT late();
 INSERT INTO measured (id, device, at, n) VALUES (20, 'a', '2026-01-05', 31), (23, 'b', '2026-01-02', 24) ON CONFLICT DO NOTHING;
 SELECT late();
-MERGE INTO measured m USING (VALUES (1, 'b'), (2, NULL), (24, 'c')) v(id, device) ON m.id = v.id
+MERGE INTO measured m USING (VALUES (1, 'a'), (2, NULL), (24, 'c')) v(id, device) ON m.id = v.id
 WHEN MATCHED AND v.device IS NULL THEN DELETE
 WHEN MATCHED THEN UPDATE SET device = v.device
 WHEN NOT MATCHED THEN INSERT (id, device, at, n) VALUES (v.id, v.device, '2026-01-01', 24);
@@ -641,6 +659,8 @@ SELECT exact(rollup) FROM rollup_status WHERE rollup::text LIKE '%Ärger%';
 SELECT refresh(rollup, '2026-01-03 00:00Z') FROM rollup_status WHERE rollup::text LIKE '%Ärger%';
 SELECT exact(rollup) FROM rollup_status WHERE rollup::text LIKE '%Ärger%';
 UPDATE "Ein Schema.mit ""Ärger"""."it's \ ""live""" SET "größte ""e""" = 7 WHERE "user" = 'x';
+SELECT guard(rollup, 'DISABLE') FROM rollup_status WHERE rollup::text LIKE '%Ärger%';
+UPDATE "Ein Schema.mit ""Ärger"""."it's \ ""live""" SET "größte ""e""" = 7 WHERE "user" = 'x';
 SELECT class, key, columns FROM rollup_verify((SELECT rollup FROM rollup_status WHERE rollup::text LIKE '%Ärger%'));
 SELECT rollup_definition(rollup, '2026-01-02 00:00Z') FROM rollup_status WHERE rollup::text LIKE '%Ärger%';
 SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text LIKE '%Ärger%';
@@ -669,9 +689,6 @@ SELECT make(time_column => NULL);
 SELECT make(time_zone => NULL);
 SELECT make(dedup_by => '{k,NULL}');
 SELECT make(dedup_order => '{NULL}');
-SELECT make(mode => NULL);
-SELECT make(mode => 'off');
-SELECT make(mode => 'shadow');
 SELECT make(mode => 'bogus');
 SELECT make(mode => 'ON');
 SELECT make(mode => '');
@@ -685,9 +702,14 @@ SELECT make(time_column => 'k');
 SELECT make(time_column => 'ctid');
 SELECT make(dedup_by => '{nope}');
 SELECT make(query => 'SELECT k, count(*) FROM nope GROUP BY k');
+SELECT make(mode => 'new');
+SELECT make(mode => 'default');
 SELECT make(rollup => 'one');
 SELECT make(rollup => 'by_day');
 SELECT make(rollup => 'by_day_current');
+CREATE VIEW some_view AS SELECT 1;
+SELECT make(rollup => 'some_view');
+SELECT make(rollup => 'by_day_day_key');
 CREATE VIEW made_current AS SELECT 1;
 SELECT make();
 DROP VIEW made_current;
@@ -707,7 +729,6 @@ SELECT make(rollup => repeat('x', 64));
 SELECT count(*) FROM pg_class WHERE relnamespace = 'life'::regnamespace AND relname LIKE 'made%';
 
 \echo ==== Errors: what is not a rollup
-CREATE VIEW some_view AS SELECT 1;
 CREATE SEQUENCE some_sequence;
 SELECT format(call, quote_literal(relation)) || E'\n  ' || try('SELECT ' || format(call, quote_literal(relation)))
 FROM unnest('{nope,one,some_view,some_sequence,by_day_day_key,by_day_current}'::text[]) WITH ORDINALITY AS r(relation, i),

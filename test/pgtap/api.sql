@@ -37,24 +37,40 @@ SELECT is((SELECT (trusted, superuser)::text FROM pg_available_extension_version
 SELECT results_eq(
   $$SELECT proname, arguments FROM functions WHERE nspname = 'public' AND prokind = 'f' ORDER BY 1$$,
   $$VALUES
+    ('rollup_alter', 'rollup regclass, query text DEFAULT NULL::text, delay interval DEFAULT NULL::interval, mode text DEFAULT NULL::text, time_zone text DEFAULT NULL::text, fold boolean DEFAULT NULL::boolean'),
     ('rollup_check', 'rollup regclass DEFAULT NULL::regclass'),
     ('rollup_create', 'rollup text, query text, time_column name, dedup_by name[] DEFAULT NULL::name[], dedup_order name[] DEFAULT NULL::name[], time_zone text DEFAULT ''UTC''::text, delay interval DEFAULT NULL::interval, mode text DEFAULT NULL::text, fold boolean DEFAULT NULL::boolean'),
     ('rollup_definition', 'rollup regclass, before timestamp with time zone DEFAULT NULL::timestamp with time zone'),
+    ('rollup_diff', 'rollup regclass, scope text DEFAULT NULL::text'),
     ('rollup_drop', 'rollup regclass, drop_table boolean DEFAULT false'),
+    ('rollup_flush', 'rollup regclass'),
+    ('rollup_fold', ''),
     ('rollup_mark', 'rollup regclass, start_time timestamp with time zone, end_time timestamp with time zone'),
+    ('rollup_promote', 'rollup regclass DEFAULT NULL::regclass'),
+    ('rollup_recompute', 'rollup regclass'),
     ('rollup_refresh', 'rollup regclass DEFAULT NULL::regclass, boundary timestamp with time zone DEFAULT NULL::timestamp with time zone'),
     ('rollup_reseed', 'rollup regclass'),
     ('rollup_verify', 'rollup regclass'),
     ('rollup_watermark', 'rollup regclass')$$,
   'routines and their arguments');
 SELECT results_eq(
+  $$SELECT proname, arguments FROM functions WHERE nspname = 'public' AND prokind = 'p' ORDER BY 1$$,
+  $$VALUES ('rollup_run', 'IN rollup regclass DEFAULT NULL::regclass')$$,
+  'procedures and their arguments');
+SELECT results_eq(
   $$SELECT proname, result FROM functions WHERE nspname = 'public' AND prokind = 'f' ORDER BY 1$$,
   $$VALUES
+    ('rollup_alter', 'void'),
     ('rollup_check', 'TABLE(rollup regclass, side text, rows bigint, keys bigint, dup_keys bigint, dup_rows bigint)'),
     ('rollup_create', 'regclass'),
     ('rollup_definition', 'text'),
+    ('rollup_diff', 'TABLE(class text, key jsonb, columns name[], live jsonb, daily jsonb, copies bigint)'),
     ('rollup_drop', 'void'),
+    ('rollup_flush', 'bigint'),
+    ('rollup_fold', 'void'),
     ('rollup_mark', 'bigint'),
+    ('rollup_promote', 'TABLE(rollup regclass, action text, rows bigint, keys bigint, replaced_rows bigint, replaced_keys bigint)'),
+    ('rollup_recompute', 'void'),
     ('rollup_refresh', 'TABLE(rollup regclass, action text, from_time timestamp with time zone, to_time timestamp with time zone, folded_keys bigint, late_keys bigint, elapsed interval)'),
     ('rollup_reseed', 'void'),
     ('rollup_verify', 'TABLE(class text, key jsonb, columns name[], live jsonb, daily jsonb, copies bigint)'),
@@ -64,11 +80,17 @@ SELECT results_eq(
 SELECT results_eq(
   $$SELECT proname, provolatile::text, proparallel::text, proisstrict FROM functions WHERE nspname = 'public' AND prokind = 'f' ORDER BY 1$$,
   $$VALUES
+    ('rollup_alter', 'v', 'u', false),
     ('rollup_check', 'v', 'u', false),
     ('rollup_create', 'v', 'u', false),
     ('rollup_definition', 's', 'r', false),
+    ('rollup_diff', 'v', 'u', false),
     ('rollup_drop', 'v', 'u', true),
+    ('rollup_flush', 'v', 'u', true),
+    ('rollup_fold', 'v', 'u', false),
     ('rollup_mark', 'v', 'u', true),
+    ('rollup_promote', 'v', 'u', false),
+    ('rollup_recompute', 'v', 'u', true),
     ('rollup_refresh', 'v', 'u', false),
     ('rollup_reseed', 'v', 'u', true),
     ('rollup_verify', 'v', 'u', true),
@@ -94,17 +116,19 @@ SELECT is_empty($$SELECT proname FROM functions WHERE proleakproof$$, 'no functi
 SELECT is_empty($$SELECT proname FROM functions WHERE prokind <> 'a' AND prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c')$$, 'all functions are in C');
 SELECT is_empty($$SELECT nspname, proname FROM functions WHERE nspname <> 'public' AND (nspname <> 'dailyrollup' OR proname !~ '^_')$$,
                 'what is not public is dailyrollup._…');
-SELECT is_empty($$SELECT nspname, proname FROM functions WHERE nspname = 'public' AND prokind = 'f' AND proname !~ '^rollup_'$$, 'public routines are called rollup_…');
+SELECT is_empty($$SELECT nspname, proname FROM functions WHERE nspname = 'public' AND prokind IN ('f', 'p') AND proname !~ '^rollup_'$$, 'public routines are called rollup_…');
 -- the view <live>_current must stay usable in parallel, and must not be inlined as a constant
 SELECT results_eq(
   $$SELECT proname, provolatile::text, proparallel::text, prosupport <> 0 FROM functions
-    WHERE proname ~ '^_(live_counts|tail_from|late_threshold|current_row)' AND proname !~ 'support$' ORDER BY 1$$,
+    WHERE proname ~ '^_(live_counts|marks_that_count|tail_from|late_threshold|folds|current_row)' AND proname !~ 'support$' ORDER BY 1$$,
   $$VALUES
     ('_current_row', 's', 'r', false),
+    ('_folds', 's', 'u', true),
     ('_late_threshold_date', 's', 'u', true),
     ('_late_threshold_timestamp', 's', 'u', true),
     ('_late_threshold_timestamptz', 's', 'u', true),
     ('_live_counts', 's', 's', false),
+    ('_marks_that_count', 's', 's', false),
     ('_tail_from_date', 's', 's', false),
     ('_tail_from_timestamp', 's', 's', false),
     ('_tail_from_timestamptz', 's', 's', false)$$,
@@ -123,13 +147,14 @@ CREATE FUNCTION pg_temp.columns(relation regclass) RETURNS text LANGUAGE sql AS 
   FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
 $$;
 SELECT is(pg_temp.columns('rollup_status'),
-  'rollup regclass, source regclass, current_view regclass, state text, mode text, watermark timestamp with time zone, lag interval, '
-  'time_zone text, delay interval, late_keys bigint, reseed text, last_action text, last_outcome text, last_run_at timestamp with time zone',
+  'rollup regclass, source regclass, current_view regclass, state text, wanted_mode text, mode text, fold boolean, '
+  'watermark timestamp with time zone, lag interval, shadow regclass, time_zone text, delay interval, late_keys bigint, reseed text, last_action text, last_outcome text, last_run_at timestamp with time zone',
   'columns of rollup_status');
 SELECT is(pg_temp.columns('rollup_late'), 'rollup regclass, key jsonb, marks bigint', 'columns of rollup_late');
 SELECT is(pg_temp.columns('rollup_runs'),
   'id bigint, rollup regclass, action text, started_at timestamp with time zone, finished_at timestamp with time zone, elapsed interval, '
-  'from_time timestamp with time zone, to_time timestamp with time zone, folded_keys bigint, late_keys bigint, outcome text, reason text',
+  'from_time timestamp with time zone, to_time timestamp with time zone, folded_keys bigint, late_keys bigint, outcome text, reason text, '
+  'rows bigint, keys bigint, missing_daily bigint, missing_live bigint, mismatches bigint, duplicates bigint',
   'columns of rollup_runs');
 -- Each public object explains itself.
 SELECT is_empty($$SELECT proname FROM functions WHERE nspname = 'public' AND length(coalesce(obj_description(oid, 'pg_proc'), '')) < 20$$,
@@ -156,12 +181,18 @@ SELECT bag_eq($$SELECT tgname::text COLLATE "default", tgenabled::text FROM pg_t
 LOAD 'dailyrollup';
 SELECT results_eq(
   $$SELECT name::text, boot_val::text, unit::text, context::text, vartype::text FROM pg_settings WHERE name LIKE 'dailyrollup.%' ORDER BY 1$$,
-  $$VALUES ('dailyrollup.max_late_keys', '-1', NULL, 'sighup', 'integer'),
+  $$VALUES ('dailyrollup.backfill', 'off', NULL, 'user', 'bool'),
+           ('dailyrollup.delay', '12600', 's', 'sighup', 'integer'),
+           ('dailyrollup.max_late_keys', '-1', NULL, 'sighup', 'integer'),
+           ('dailyrollup.mode', 'unset', NULL, 'sighup', 'enum'),
            ('dailyrollup.writer_timeout', '300000', 'ms', 'user', 'integer')$$,
   'settings');
 SELECT is_empty($$SELECT name FROM pg_settings WHERE name LIKE 'dailyrollup.%' AND (short_desc !~ '^[A-Z].*\.$' OR coalesce(extra_desc, '') = '')$$,
                 'settings are described by sentences');
 SELECT throws_ok('SET dailyrollup.no_such_setting = 1', '42602', NULL, 'the prefix is reserved');
+SELECT is(enumvals, '{unset,off,shadow,on}', 'modes') FROM pg_settings WHERE name = 'dailyrollup.mode';
+SELECT throws_ok('SET dailyrollup.mode = on', '55P02', NULL, 'the wanted mode is the server''s');
+SELECT throws_ok('SET dailyrollup.delay = 1', '55P02', NULL, 'the delay is the server''s');
 SELECT throws_ok('SET dailyrollup.max_late_keys = 1', '55P02', NULL, 'max_late_keys is the server''s');
 SELECT throws_ok('SET dailyrollup.writer_timeout = -1', '22023', NULL, 'writer_timeout is not negative');
 SELECT lives_ok($$SET LOCAL dailyrollup.writer_timeout = '2min'$$, 'writer_timeout has a unit');
@@ -176,6 +207,13 @@ SELECT is(rollup_create(rollup => 'api.n', query => 'SELECT k, count(*) FROM api
 SELECT is((SELECT action FROM rollup_refresh(rollup => 'api.n', boundary => '2026-01-02 00:00Z')), 'seed', 'rollup_refresh by name');
 SELECT is(rollup_watermark(rollup => 'api.n'), '2026-01-02 00:00Z'::timestamptz, 'rollup_watermark by name');
 SELECT is(rollup_mark(rollup => 'api.n', start_time => '-infinity', end_time => 'infinity'), 0::bigint, 'rollup_mark by name');
+SELECT lives_ok($$SELECT rollup_alter(rollup => 'api.n', query => NULL, delay => '2 hours', mode => 'on', time_zone => 'UTC', fold => true)$$, 'rollup_alter by name');
+SELECT is((SELECT (rollup, action, rows, keys, replaced_rows, replaced_keys)::text FROM rollup_promote(rollup => 'api.n')), '(api.n,"already on",0,0,,)', 'rollup_promote by name');
+SELECT is(rollup_flush(rollup => 'api.n'), 0::bigint, 'rollup_flush by name');
+SELECT throws_ok($$SELECT rollup_recompute(rollup => 'api.n')$$, '55000', NULL, 'rollup_recompute by name');
+SELECT throws_ok($$SELECT class, key, columns, live, daily, copies FROM rollup_diff(rollup => 'api.n', scope => 'all')$$, '55000', NULL, 'rollup_diff by name');
+SELECT lives_ok($$SELECT rollup_fold()$$, 'rollup_fold');
+SELECT throws_ok($$CALL rollup_run(rollup => 'api.n')$$, '25001', NULL, 'rollup_run by name');
 SELECT is((SELECT (side, rows, keys, dup_keys, dup_rows)::text FROM rollup_check(rollup => 'api.n')), '(live,0,0,0,0)', 'rollup_check by name');
 SELECT is_empty($$SELECT class, key, columns, live, daily, copies FROM rollup_verify(rollup => 'api.n')$$, 'rollup_verify by name');
 SELECT matches(rollup_definition(rollup => 'api.n', before => '2026-01-02'), '^SELECT .*GROUP BY', 'rollup_definition by name');

@@ -326,7 +326,7 @@ SELECT is(try('at_owner', $$SELECT rollup_drop('at.l', true)$$), 'ok', 'dropped'
 DROP TABLE at.s CASCADE;
 
 -- ==== ATTACH of a partition that the rollup's owner may not read: its keys are
--- marked all the same.  Protects dr_late_mark_partition in late.c.
+-- marked all the same.  Protects mark_partition in late.c.
 SET ROLE at_owner;
 CREATE TABLE at.s (k text NOT NULL, t timestamptz NOT NULL, v int) PARTITION BY RANGE (t);
 CREATE TABLE at.s_1 PARTITION OF at.s FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');

@@ -313,8 +313,8 @@ SELECT rollup_drop('aw.hl', true);
 DROP TABLE aw.h;
 
 -- ==== A seed writes the difference alone: tables that refer to live keep their
--- rows, and rows that do not change are not written.  Protects dr_query_seed in
--- query.c.
+-- rows, and rows that do not change are not written.  Protects dr_change_replace in
+-- change.c.
 CREATE TABLE aw.s (k int, t timestamptz NOT NULL, v int);
 INSERT INTO aw.s SELECT nullif(i, 0), timestamptz '2026-01-01 00:00Z' + i * interval '1 minute', i FROM generate_series(0, 50) i;
 SELECT rollup_create('aw.l', 'SELECT k, count(*) AS n, sum(v) AS total, max(t) AS seen, latest(v, t) AS v FROM aw.s GROUP BY k', 't', mode => 'on');
@@ -343,6 +343,9 @@ SELECT ok(exact('aw.l'), 'exactly');
 SELECT is((SELECT count(*) FROM aw.ref), 49::bigint, 'what refers to a key that is gone goes');
 SELECT is((SELECT count(*) FROM aw.strict), 1::bigint, 'what keeps a key keeps it');
 -- a row that somebody has put in, one that is spoilt, one that is missing
+SELECT throws_ok('DELETE FROM aw.l WHERE k = 5', '55000', NULL, 'the guard refuses to');
+SELECT format('dailyrollup_%s_guard', id) AS guard FROM dailyrollup.rollups WHERE live = 'aw.l'::regclass \gset
+ALTER TABLE aw.l DISABLE TRIGGER :guard;
 DELETE FROM aw.l WHERE k = 5;
 UPDATE aw.l SET n = 99 WHERE k = 6;
 INSERT INTO aw.l (k, n) VALUES (99, 1);
@@ -354,6 +357,7 @@ SELECT ok(exact('aw.l'), 'exactly');
 -- with a column of the user's
 ALTER TABLE aw.l ADD COLUMN note text;
 UPDATE aw.l SET note = 'kept' WHERE k = 1;
+ALTER TABLE aw.l ENABLE ALWAYS TRIGGER :guard;
 SELECT rollup_reseed('aw.l');
 SELECT rollup_refresh('aw.l', '2026-01-03 00:00Z');
 SELECT is((SELECT note FROM aw.l WHERE k = 1), 'kept', 'a column of the user''s is kept');
@@ -422,12 +426,13 @@ SELECT rollup_drop('aw.l', true);
 DROP TABLE aw.s;
 
 -- ==== rollup_verify lets no infinite sum, and none that is no number, pass for
--- another.  Protects differs in query.c.
+-- another.  Protects differs in compare.c.
 CREATE TABLE aw.f (k int NOT NULL, t timestamptz NOT NULL, v8 float8, v4 float4);
 INSERT INTO aw.f SELECT 1, '2026-01-01', 1, 1;
 SELECT rollup_create('aw.fl', 'SELECT k, sum(v8) AS s8, sum(v4) AS s4 FROM aw.f GROUP BY k', 't', mode => 'on');
 SELECT rollup_refresh('aw.fl', '2026-01-03 00:00Z');
 SELECT is_empty($$SELECT * FROM rollup_verify('aw.fl')$$, 'verified');
+SELECT format('ALTER TABLE aw.fl DISABLE TRIGGER dailyrollup_%s_guard', id) FROM dailyrollup.rollups WHERE live = 'aw.fl'::regclass \gexec
 CREATE FUNCTION spoilt(col text, source text, live text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   result text;

@@ -109,7 +109,7 @@ SELECT is((SELECT is_called FROM ns.printed), true, 'does see the settings');
 
 -- ==== A partition with row-level security is attached: its policies do not
 -- count for who reads through the source, so all its keys are marked, whoever
--- the partition belongs to.  Protects dr_late_mark_partition in late.c
+-- the partition belongs to.  Protects mark_partition in late.c
 SET ROLE ns_owner;
 CREATE TABLE ns.parted (k text NOT NULL, t timestamptz NOT NULL, v int) PARTITION BY RANGE (t);
 CREATE TABLE ns.parted_1 PARTITION OF ns.parted FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
@@ -228,7 +228,7 @@ SELECT rename('CREATE TABLE ns.bystander (n3 int); ALTER TABLE ns.bystander RENA
 
 -- ==== A table inherits from live: its rows are not live's, and a refresh
 -- leaves them alone, also one that lies at the place of one of live's.
--- Protects ONLY in query.c and objects.c
+-- Protects ONLY in change.c, compare.c, query.c and objects.c
 SET ROLE ns_owner;
 CREATE TABLE ns.archive () INHERITS (ns.live);
 INSERT INTO ns.archive (k, n3, amount) VALUES ('a', 1000, 1000), ('old', 5, 5), ('a', 2000, 2000);

@@ -94,6 +94,16 @@ INSERT INTO calls VALUES
   ($$SELECT rollup_mark('pt.live', '-infinity', 'infinity')$$, 'ok'),
   ($$SELECT rollup_check('pt.live')$$, 'ok'),
   ($$SELECT rollup_verify('pt.live')$$, 'ok'),
+  ($$SELECT rollup_diff('pt.live')$$, '55000'),
+  ($$SELECT rollup_diff('pt.live', 'settled')$$, '55000'),
+  ($$SELECT rollup_alter('pt.live')$$, 'ok'),
+  ($$SELECT rollup_alter('pt.live', delay => '1 hour')$$, 'ok'),
+  ($$SELECT rollup_alter('pt.live', mode => 'off')$$, 'ok'),
+  ($$SELECT rollup_alter('pt.live', time_zone => 'Asia/Tokyo')$$, 'ok'),
+  ($$SELECT rollup_alter('pt.live', fold => false)$$, 'ok'),
+  ($$SELECT rollup_promote('pt.live')$$, 'ok'),
+  ($$SELECT rollup_recompute('pt.live')$$, '55000'),
+  ($$SELECT rollup_flush('pt.live')$$, 'ok'),
   ($$SELECT rollup_definition('pt.live')$$, 'ok'),
   ($$SELECT rollup_definition('pt.live', '2026-01-03')$$, 'ok'),
   ($$SELECT rollup_create('pt.other', 'SELECT k, count(*) FROM pt.events GROUP BY k', 'ts', mode => 'on')$$, 'ok'),
@@ -113,6 +123,7 @@ SELECT is(rollup_watermark('pt.live'), '2026-01-03 00:00Z'::timestamptz, 'nor th
 SELECT is(see('pt_stranger', 'SELECT count(*) FROM rollup_refresh()'), '0', 'a stranger refreshes nothing');
 SELECT is(see('pt_stranger', 'SELECT count(*) FROM rollup_check()'), '0', 'a stranger checks nothing');
 SELECT is(see('pt_monitor', 'SELECT count(*) FROM rollup_refresh()'), '0', 'nor does a monitor refresh');
+SELECT is(see('pt_stranger', 'SELECT count(*) FROM rollup_promote()'), '0', 'a stranger promotes nothing');
 -- who can read the view may know how far the table goes
 SELECT is(see('pt_reader', $$SELECT rollup_watermark('pt.live')$$), '2026-01-03 00:00:00+00', 'a reader knows the watermark');
 -- into another's schema, over one's own source
@@ -143,7 +154,7 @@ FROM unnest('{pt_owner,pt_member,pt_writer,pt_reader,pt_stranger,pt_monitor}'::t
                   'TRUNCATE dailyrollup.rollups', 'DELETE FROM dailyrollup.runs', 'INSERT INTO dailyrollup.runs DEFAULT VALUES', 'TRUNCATE dailyrollup.runs',
                   'SELECT nextval(''dailyrollup.rollup_id_seq'')', 'SELECT setval(''dailyrollup.rollup_id_seq'', 1)',
                   'CREATE TABLE dailyrollup.mine ()', 'DROP VIEW public.rollup_status',
-                  'CREATE TRIGGER t AFTER INSERT ON dailyrollup.rollups EXECUTE FUNCTION dailyrollup._mark_late(''1'')']) statement;
+                  'CREATE TRIGGER t AFTER INSERT ON dailyrollup.rollups EXECUTE FUNCTION dailyrollup._capture(''1'')']) statement;
 SELECT is(try(role, format('%s %s', verb, relation)), '42501', format('%s may not: %s %s', role, verb, relation))
 FROM unnest('{pt_writer,pt_reader,pt_stranger,pt_monitor}'::text[]) role,
      unnest(ARRAY['DELETE FROM', 'TRUNCATE', 'DROP TABLE']) verb,
@@ -423,8 +434,8 @@ CREATE TABLE pt_stranger.fake (k text, ts timestamptz NOT NULL, n int);
 RESET ROLE;
 SELECT is(rollup_watermark('pt.live'), '2026-01-07 00:00Z'::timestamptz, 'before the attack');
 BEGIN;
-SELECT try('pt_stranger', format('CREATE TRIGGER t AFTER INSERT ON pt_stranger.fake FOR EACH ROW EXECUTE FUNCTION dailyrollup._mark_late(%L)', :id)) AS created \gset
-SELECT isnt(try('pt_stranger', $$INSERT INTO pt_stranger.fake VALUES ('a', '2026-01-01', 1)$$), 'ok', '_mark_late of another''s rollup fails');
+SELECT try('pt_stranger', format('CREATE TRIGGER t AFTER INSERT ON pt_stranger.fake FOR EACH ROW EXECUTE FUNCTION dailyrollup._capture(%L)', :id)) AS created \gset
+SELECT isnt(try('pt_stranger', $$INSERT INTO pt_stranger.fake VALUES ('a', '2026-01-01', 1)$$), 'ok', '_capture of another''s rollup fails');
 SELECT is(marks(), 0::bigint, 'and marks nothing');
 ROLLBACK;
 BEGIN;
@@ -439,13 +450,14 @@ ROLLBACK;
 BEGIN;
 SELECT isnt(try('pt_stranger', format('CREATE TRIGGER t %s ON pt_stranger.fake %s EXECUTE FUNCTION dailyrollup.%s(%L); INSERT INTO pt_stranger.fake VALUES (''a'', ''2026-01-01'', 1); TRUNCATE pt_stranger.fake',
                                       fires, level, f, :id)), 'ok', format('%s as %s, %s', f, fires, level))
-FROM (VALUES ('_mark_late', 'BEFORE INSERT', 'FOR EACH ROW'), ('_mark_late', 'AFTER INSERT', 'FOR EACH STATEMENT'), ('_mark_late', 'AFTER TRUNCATE', ''),
+FROM (VALUES ('_capture', 'BEFORE INSERT', 'FOR EACH ROW'), ('_capture', 'AFTER INSERT', 'FOR EACH STATEMENT'), ('_capture', 'AFTER TRUNCATE', ''),
+             ('_guard', 'BEFORE INSERT', 'FOR EACH ROW'), ('_guard', 'AFTER INSERT', 'FOR EACH ROW'),
              ('_truncated', 'AFTER INSERT', 'FOR EACH ROW'), ('_truncated', 'AFTER INSERT', '')) v(f, fires, level);
 ROLLBACK;
 SELECT isnt(try('pt_stranger', call), 'ok', call)
-FROM unnest(ARRAY['SELECT dailyrollup._mark_late()', 'SELECT dailyrollup._truncated()', 'SELECT dailyrollup._rollup_changed()',
+FROM unnest(ARRAY['SELECT dailyrollup._capture()', 'SELECT dailyrollup._truncated()', 'SELECT dailyrollup._guard()', 'SELECT dailyrollup._rollup_changed()',
                   'SELECT dailyrollup._ddl_ended()', 'SELECT dailyrollup._dropped()', 'CREATE EVENT TRIGGER e ON sql_drop EXECUTE FUNCTION dailyrollup._dropped()',
-                  'SELECT dailyrollup._late_threshold_support(NULL)']) call;
+                  'SELECT dailyrollup._late_threshold_support(NULL)', 'SELECT dailyrollup._folds_support(NULL)']) call;
 SELECT ok(exact('pt.live'), 'after the attack');
 
 -- ==== identifiers
