@@ -850,14 +850,28 @@ SELECT try('ALTER TABLE live_daily ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SE
 SELECT split_part(try('ALTER TABLE live DROP COLUMN total'), E'\n', 1);
 SELECT split_part(try('ALTER TABLE live ALTER COLUMN total TYPE numeric'), E'\n', 1);
 SELECT status('live'), exact('live');
--- who spoils the shadow all the same gets another on the way through off
+-- who spoils the shadow all the same gets another by rollup_reseed, or on the way through off
 TRUNCATE live_daily;
 SELECT class, count(*) FROM rollup_diff('live') GROUP BY class;
+SELECT rollup_reseed('live');
+SELECT status('live'), exact('live');
+CALL rollup_run();
+SELECT refresh('live'), status('live'), exact('live'), count(*) FROM rollup_diff('live');
+UPDATE live_daily SET n = 0;
 SELECT rollup_alter('live', mode => 'off');
 CALL rollup_run();
 SELECT rollup_alter('live', mode => 'shadow');
 CALL rollup_run();
-SELECT refresh('live'), count(*) FROM rollup_diff('live');
+SELECT refresh('live'), exact('live'), count(*) FROM rollup_diff('live');
+-- asked for with the refresh by hand, and before a promote
+UPDATE live_daily SET n = 0;
+SELECT rollup_reseed('live');
+SELECT refresh('live', '2026-01-04 00:00Z'), status('live'), exact('live');
+UPDATE live_daily SET n = 0;
+SELECT rollup_reseed('live');
+SELECT try('SELECT (action, rows, keys) FROM rollup_promote(''live'')', true), status('live'), exact('live');
+CALL rollup_run();
+SELECT refresh('live'), status('live'), exact('live');
 
 \echo ==== Renames, schemas, columns, owners, with a shadow
 CREATE FUNCTION follow(rollup regclass, boundary timestamptz) RETURNS text LANGUAGE sql AS $$
