@@ -1,4 +1,5 @@
-# A psql that stays open: one round trip for each call of run().
+# A psql that stays open: one round trip for each call of run(), or send() and
+# later answer().
 #
 # Standard output and standard error come through one pipe, so an error stands
 # where it happened.  The echoed separator tells where the answer ends.  Unlike
@@ -52,13 +53,30 @@ sub connect
 sub run
 {
 	my ($self, $sql) = @_;
-	my $mark = "-- end " . ++$self->{count};
+
+	$self->send($sql);
+	return $self->answer;
+}
+
+# Sends SQL, and leaves it running.
+sub send
+{
+	my ($self, $sql) = @_;
+
+	push @{ $self->{log} }, "-- [$self->{name}]\n$sql" if $self->{name};
+	print { $self->{in} } "$sql\n\\echo '-- end " . ++$self->{count} . "'\n";
+	return;
+}
+
+# What psql printed for what was sent last.
+sub answer
+{
+	my ($self) = @_;
+	my $mark = "-- end $self->{count}";
 	my $answer = '';
 	my $until = time + $self->{timeout};
 	my $select = IO::Select->new($self->{out});
 
-	push @{ $self->{log} }, "-- [$self->{name}]\n$sql" if $self->{name};
-	print { $self->{in} } "$sql\n\\echo '$mark'\n";
 	until ($answer =~ s/^\Q$mark\E\n\z//m)
 	{
 		my $left = $until - time;
