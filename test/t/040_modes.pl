@@ -77,7 +77,7 @@ sub make_rollups
 # --- who may set it ---------------------------------------------------------
 
 connect_anew();
-$session->safe("CREATE EXTENSION dailyrollup;\n$DrModes::SQL");
+$session->safe("CREATE EXTENSION dailyrollup;\n$DrModes::COMPARE$DrModes::SQL");
 is($session->safe('SHOW dailyrollup.mode;'), 'unset', 'no mode is wanted by default');
 is($session->safe('SHOW dailyrollup.delay;'), '210min', 'a boundary falls due at half past three');
 
@@ -158,7 +158,7 @@ sub change
 	my $answer = $session->run('CALL rollup_run();');
 	is($answer, '', ($mode // 'unset') . ': the pass says nothing');
 	is(states(), $expected, ($mode // 'unset') . ": $expected");
-	is( $session->safe('SELECT string_agg(format($$%s %s$$, rollup, w), $$, $$) FROM rollup_status, wrong(rollup) w
+	is( $session->safe('SELECT string_agg(format($$%s %s$$, rollup, x), $$, $$) FROM rollup_status, wrong(rollup) x
 			WHERE live_wrong + shadow_wrong + current_wrong > 0 OR live_rows = 0;'),
 		'', 'live, shadow and _current are exact');
 	sleep 0.3;

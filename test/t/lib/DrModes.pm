@@ -17,6 +17,39 @@ use DrSession;
 
 our @sources = qw(plain parted unique);
 
+# What compares: differ and wrong.
+our $COMPARE = <<'SQL';
+-- rows by which two queries differ, but those of keys with marks of these kinds
+CREATE FUNCTION differ(a text, b text, marks regclass, kinds text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	n bigint;
+BEGIN
+	EXECUTE format('WITH a AS MATERIALIZED (%s), b AS MATERIALIZED (%s)
+		SELECT count(*) FROM ((TABLE a EXCEPT ALL TABLE b) UNION ALL (TABLE b EXCEPT ALL TABLE a)) d
+		WHERE NOT EXISTS (SELECT FROM %s m WHERE m.dirties = ANY (%L) AND (m.k1, m.k2) IS NOT DISTINCT FROM (d.subject, d.name))',
+		a, b, marks, kinds) INTO n;
+	RETURN n;
+END $$;
+CREATE FUNCTION wrong(r regclass, shadow_too bool DEFAULT true, OUT state text, OUT w timestamptz, OUT live_rows bigint,
+	OUT live_wrong bigint, OUT shadow_wrong bigint, OUT current_wrong bigint) LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	k dailyrollup.rollups;
+BEGIN
+	SELECT * INTO STRICT k FROM dailyrollup.rollups x WHERE x.live = r;
+	state := k.state;
+	w := k.watermark;
+	EXECUTE format('SELECT count(*) FROM ONLY %s', r) INTO live_rows;
+	live_wrong := CASE
+		WHEN k.state = 'new' OR (k.state = 'on' AND w IS NULL) THEN 0
+		WHEN k.state = 'on' THEN differ(format('SELECT * FROM ONLY %s', r), rollup_definition(r, w), k.marks, '{d,l}')
+		ELSE differ(format('SELECT * FROM ONLY %s', r), rollup_definition(r), k.marks, '{l}') END;
+	shadow_wrong := CASE WHEN NOT shadow_too OR k.shadow_watermark IS NULL THEN 0
+		ELSE differ(format('SELECT * FROM ONLY %s', k.shadow), rollup_definition(r, k.shadow_watermark), k.marks, '{d}') END;
+	current_wrong := differ(format('SELECT * FROM %s', k.current_view), rollup_definition(r), k.marks, '{}');
+END $$;
+SQL
+
+# The sources, and what writes and reads.
 our $SQL = <<'SQL';
 CREATE TABLE src_plain (subject text, name text, ts timestamptz NOT NULL, v numeric, event bigserial);
 CREATE INDEX ON src_plain (subject, name, ts);
@@ -66,35 +99,6 @@ CREATE FUNCTION make_rollup(rollup text, kind text, mode text DEFAULT NULL) RETU
 		time_column => 'ts', mode => mode,
 		dedup_by => CASE WHEN kind <> 'parted' THEN '{subject,name,ts}'::name[] END,
 		dedup_order => CASE WHEN kind <> 'parted' THEN '{event}'::name[] END) $$;
-
--- rows by which two queries differ, but those of keys with marks of these kinds
-CREATE FUNCTION differ(a text, b text, marks regclass, kinds text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
-DECLARE
-	n bigint;
-BEGIN
-	EXECUTE format('WITH a AS MATERIALIZED (%s), b AS MATERIALIZED (%s)
-		SELECT count(*) FROM ((TABLE a EXCEPT ALL TABLE b) UNION ALL (TABLE b EXCEPT ALL TABLE a)) d
-		WHERE NOT EXISTS (SELECT FROM %s m WHERE m.dirties = ANY (%L) AND (m.k1, m.k2) IS NOT DISTINCT FROM (d.subject, d.name))',
-		a, b, marks, kinds) INTO n;
-	RETURN n;
-END $$;
-CREATE FUNCTION wrong(r regclass, shadow_too bool DEFAULT true, OUT state text, OUT w timestamptz, OUT live_rows bigint,
-	OUT live_wrong bigint, OUT shadow_wrong bigint, OUT current_wrong bigint) LANGUAGE plpgsql STABLE AS $$
-DECLARE
-	k dailyrollup.rollups;
-BEGIN
-	SELECT * INTO STRICT k FROM dailyrollup.rollups x WHERE x.live = r;
-	state := k.state;
-	w := k.watermark;
-	EXECUTE format('SELECT count(*) FROM ONLY %s', r) INTO live_rows;
-	live_wrong := CASE
-		WHEN k.state = 'new' OR (k.state = 'on' AND w IS NULL) THEN 0
-		WHEN k.state = 'on' THEN differ(format('SELECT * FROM ONLY %s', r), rollup_definition(r, w), k.marks, '{d,l}')
-		ELSE differ(format('SELECT * FROM ONLY %s', r), rollup_definition(r), k.marks, '{l}') END;
-	shadow_wrong := CASE WHEN NOT shadow_too OR k.shadow_watermark IS NULL THEN 0
-		ELSE differ(format('SELECT * FROM ONLY %s', k.shadow), rollup_definition(r, k.shadow_watermark), k.marks, '{d}') END;
-	current_wrong := differ(format('SELECT * FROM %s', k.current_view), rollup_definition(r), k.marks, '{}');
-END $$;
 
 CREATE TABLE control (stop bool);
 INSERT INTO control VALUES (false);
