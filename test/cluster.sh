@@ -80,7 +80,7 @@ make_work() {
   trap clean_up EXIT
   mkdir "$work/tmp" "$work/out"
   local d
-  for d in sql expected test README.md; do
+  for d in sql expected test doc README.md; do
     [ ! -e "$top/$d" ] || cp -r "$top/$d" "$work/"
   done
   if [ -n "${DR_TEST_DATA:-}" ]; then

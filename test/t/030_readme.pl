@@ -1,60 +1,105 @@
-# The README's examples run as printed: each in a new database, its SQL gives
-# the output that follows.
+# The documentation's examples run as printed: each of the README's in a new
+# database, those of the reference one after the other in one.  SQL that is
+# followed by a block of text gives that text; of other SQL it is asked that it
+# runs.
 
 use strict;
 use warnings;
 
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 use FindBin;
 
-my $readme = slurp_file("$FindBin::RealBin/../../README.md");
-
-# SQL without output behind it (a block of another kind comes first) is left out
-my @examples;
-while ($readme =~ /^```(\w*)\n(.*?)^```\n/msg)
+# The SQL blocks of a file, each with the block of text that comes next, if that
+# comes before other SQL and is what psql prints.
+sub examples
 {
-	my ($kind, $text) = ($1, $2);
-	push @examples, { sql => $text } if $kind eq 'sql';
-	$examples[-1]{printed} //= $text if $kind eq 'text' && @examples;
+	my ($file) = @_;
+	my $text = slurp_file("$FindBin::RealBin/../../$file");
+	my @examples;
+
+	while ($text =~ /^```(\w*)\n(.*?)^```\n/msg)
+	{
+		my ($kind, $block) = ($1, $2);
+		push @examples, { sql => $block } if $kind eq 'sql';
+		$examples[-1]{printed} //= $block
+		  if $kind eq 'text' && @examples && $block =~ /^-+(?:\+-+)*$|^ERROR: /m;
+	}
+	return @examples;
 }
-@examples = grep { defined $_->{printed} } @examples;
-is(scalar @examples, 2, 'README.md has two examples with their output');
+
+# as a reader compares them
+sub plain
+{
+	my ($text) = @_;
+	$text =~ s/[ \t]+$//mg;
+	$text =~ s/process with PID \d+/process with PID 4711/g;
+	$text =~ s/\A\n+|\n+\z//g;
+	return $text;
+}
 
 my $node = PostgreSQL::Test::Cluster->new('readme');
 $node->init;
 $node->start;
 
-my $n = 0;
-foreach my $example (@examples)
+# What psql prints, notices left out; errors stand where they happen.
+sub printed
 {
-	my ($stdout, $stderr) = ('', '');
+	my ($database, $sql) = @_;
+	my $input = "SET client_min_messages = warning; SET timezone = 'UTC';\n$sql";
+	my $output = '';
+
+	IPC::Run::run([ 'psql', '-X', '-q', '-P', 'footer=off', '-d', $node->connstr($database) ],
+		'<', \$input, '>&', \$output);
+	return $output;
+}
+
+my @readme = examples('README.md');
+my $n = 0;
+foreach my $example (grep { defined $_->{printed} } @readme)
+{
 	my $database = 'example_' . ++$n;
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	my $rc = $node->psql($database,
-		"SET client_min_messages = warning; SET timezone = 'UTC';\n$example->{sql}",
-		stdout => \$stdout, stderr => \$stderr, on_error_stop => 1,
-		extra_params => [ '-P', 'footer=off', '-P', 'format=aligned', '-P', 'tuples_only=off' ]);
-
-	s/\s+\z/\n/ for $stdout, $example->{printed};
-	is($rc, 0, "example $n runs");
-	is($stderr, '', 'without a word of complaint');
-	is($stdout, $example->{printed}, 'and prints what the README shows');
+	is(plain(printed($database, $example->{sql})), plain($example->{printed}),
+		"README, example $n");
 }
+is($n, 2, 'README.md has two examples with their output');
 
 # the README promises twenty lines
-my @lines = grep { /\S/ && !/^\s*--/ } split /\n/, $examples[0]{sql};
+my @lines = grep { /\S/ && !/^\s*--/ } split /\n/, $readme[0]{sql};
 cmp_ok(scalar @lines, '<=', 20, 'in twenty lines');
 
 # what it says of a forgotten fold
-my ($rc, undef, $stderr) = $node->psql('example_2',
-	"INSERT INTO signals_latest VALUES ('van-1', 'speed', 90, now(), 1)");
-isnt($rc, 0, 'a write of others to a rollup fails');
-my ($promised) = $readme =~ /^(ERROR:  rollup .*)$/m;
-like($stderr, qr/\Q$promised\E/, 'with the error that the README shows');
+my ($promised) = slurp_file("$FindBin::RealBin/../../README.md") =~ /^(ERROR:  rollup .*)$/m;
+like(printed('example_2', "INSERT INTO signals_latest VALUES ('van-1', 'speed', 90, now(), 1);"),
+	qr/\Q$promised\E/, 'a write of others to a rollup fails as the README says');
+
+# One session for all: a line tells where the next one begins.
+my @reference = examples('doc/reference.md');
+$node->safe_psql('postgres', 'CREATE DATABASE reference');
+my $output = printed('reference',
+	join('', map { "\\echo ==== $_\n$reference[$_]{sql}\n" } 0 .. $#reference));
+my %got = $output =~ /^==== (\d+)\n(.*?)(?=^==== |\z)/msg;
+foreach my $i (0 .. $#reference)
+{
+	my $example = $reference[$i];
+	my ($title) = $example->{sql} =~ /\b((?:rollup_|CREATE |SET |latest)\w+)/;
+	my $name = "reference, example $i" . ($title ? " ($title)" : '');
+
+	if (defined $example->{printed})
+	{
+		is(plain($got{$i} // ''), plain($example->{printed}), $name);
+	}
+	else
+	{
+		unlike($got{$i} // 'ERROR', qr/^ERROR/m, $name);
+	}
+}
+cmp_ok(scalar @reference, '>', 25, 'the reference has its examples');
 
 $node->stop;
 done_testing();
