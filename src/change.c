@@ -128,13 +128,14 @@ dr_change_content_of_waiting(const DrDefinition *def, const DrRollup *rollup,
 /*
  * "SELECT" of live's rows of the keys in a CTE: those without a NULL by live's
  * index, the others by a second branch, which runs only where there is one.
+ * What the source declares NOT NULL may still be NULL in live.
  */
 char *
 dr_change_stored(const DrDefinition *def, const DrRollup *rollup, const char *keys)
 {
 	char	  **live = dr_phrase_live_key(def, "l");
 	char	  **waiting = dr_phrase_mark_key(def, "w");
-	char	   *null = dr_phrase_any_null(def, waiting, true);
+	char	   *null = dr_phrase_any_null(def, waiting, false);
 	char	   *columns = dr_phrase_columns(def, "l", true, true);
 	char	   *name = dr_phrase_relation(rollup->live);
 	char	   *plain = psprintf("SELECT %s FROM %s w JOIN ONLY %s l ON %s", columns, keys, name,
@@ -158,7 +159,7 @@ append_delete_gone(StringInfo buf, const DrDefinition *def, const DrRollup *roll
 {
 	char	  **live = dr_phrase_live_key(def, "l");
 	char	  **gone = dr_phrase_mark_key(def, "w");
-	char	   *null = dr_phrase_any_null(def, gone, true);
+	char	   *null = dr_phrase_any_null(def, gone, false);
 
 	appendStringInfo(buf, ", deleted AS (DELETE FROM ONLY %s l USING gone w WHERE %s)",
 					 table, dr_phrase_plainly_equal(def, live, gone));
