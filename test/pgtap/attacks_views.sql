@@ -302,7 +302,6 @@ FROM (VALUES
   ('the key''s type moved', 'ALTER TYPE %6$s SET SCHEMA av'),
   ('an attribute of the key''s type renamed', 'ALTER TYPE %6$s RENAME ATTRIBUTE k1 TO k'),
   ('live without its unique index', 'ALTER TABLE av.live DROP CONSTRAINT live_k_key'),
-  ('live a child', 'CREATE TABLE av.parent (LIKE av.live); ALTER TABLE av.live INHERIT av.parent'),
   ('the view that is exact replaced', 'CREATE OR REPLACE VIEW av.live_current AS SELECT k, n, total, seen, last FROM av.live'),
   ('live''s columns fewer', 'CREATE OR REPLACE VIEW av.live_current AS SELECT ''x''::text AS k, 1::bigint AS n, 1::bigint AS total, now() AS seen, 1 AS last; ALTER TABLE av.live DROP COLUMN total'),
   ('live''s key gone', 'CREATE OR REPLACE VIEW av.live_current AS SELECT ''x''::text AS k, 1::bigint AS n, 1::bigint AS total, now() AS seen, 1 AS last; ALTER TABLE av.live DROP COLUMN k'),
@@ -311,6 +310,13 @@ FROM (VALUES
   ('the marks'' key of another type', 'CREATE OR REPLACE VIEW av.live_current AS SELECT ''x''::text AS k, 1::bigint AS n, 1::bigint AS total, now() AS seen, 1 AS last; ALTER TABLE %5$s ALTER k1 TYPE bytea USING NULL'),
   ('an attribute more in the key''s type', 'CREATE OR REPLACE VIEW av.live_current AS SELECT ''x''::text AS k, 1::bigint AS n, 1::bigint AS total, now() AS seen, 1 AS last; ALTER TYPE %6$s ADD ATTRIBUTE k2 int'),
   ('no attribute in the key''s type', 'CREATE OR REPLACE VIEW av.live_current AS SELECT ''x''::text AS k, 1::bigint AS n, 1::bigint AS total, now() AS seen, 1 AS last; ALTER TYPE %6$s DROP ATTRIBUTE k1')) w(way, statements);
+
+-- ==== live takes no part in inheritance, nor does what a rollup keeps
+BEGIN;
+SELECT * FROM make() \gset
+SELECT is(try('av_owner', 'CREATE TABLE av.parent (LIKE av.live); ALTER TABLE av.live INHERIT av.parent'), '0A000 "live" cannot be a rollup: it takes part in inheritance', 'live a child');
+SELECT is(try('av_owner', 'CREATE TABLE av.child () INHERITS (av.live)'), '0A000 "live" cannot be a rollup: it takes part in inheritance', 'live a parent');
+ROLLBACK;
 
 -- ==== a view of the definition that is named in DROP is not taken for a CASCADE
 BEGIN;
