@@ -210,7 +210,7 @@ dr_adopt_check_again(Oid table)
 	if (get_rel_relispartition(table) || has_superclass(table) || has_subclass(table))
 		reject_table(get_rel_name(table), "takes part in inheritance");
 	check_constraints(table);
-	relation_close(rel, NoLock);
+	relation_close(rel, AccessShareLock);
 }
 
 /* An error where a column of live's own has come to need a value. */
@@ -229,7 +229,7 @@ dr_adopt_check_extra_columns(const DrRollup *rollup)
 			get_attnum(rollup->definition, NameStr(attribute->attname)) == InvalidAttrNumber)
 			check_extra_column(rel, attribute);
 	}
-	relation_close(rel, NoLock);
+	relation_close(rel, AccessShareLock);
 }
 
 /* A trigger may change a row before it is written, or leave it out. */
@@ -247,7 +247,7 @@ dr_adopt_warn_of_triggers(Oid live)
 							triggers->triggers[i].tgname, RelationGetRelationName(rel)),
 					 errdetail("Where it leaves a row out, or changes a column of the query, the rollup becomes wrong."),
 					 errhint("rollup_verify tells.")));
-	table_close(rel, NoLock);
+	table_close(rel, AccessShareLock);
 }
 
 /* An error where the table, which the caller has locked, cannot be live. */

@@ -21,6 +21,7 @@ typedef struct DrCount
 } DrCount;
 
 extern DrCount dr_check_count(const DrRollup *rollup, const DrDefinition *def, Oid table);
+extern void dr_check_distrust_indexes(void);
 extern void dr_check_written(const DrRollup *rollup, const DrDefinition *def, Oid table,
 							 int64 expected);
 extern int64 dr_check_count_common(const DrRollup *rollup, const DrDefinition *def);

@@ -17,11 +17,14 @@
  */
 #include "ddl.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/event_trigger.h"
@@ -33,6 +36,7 @@
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -67,7 +71,8 @@ rollups_above(Oid relation)
 }
 
 /*
- * The relations that the command has made or changed, by the server's own list:
+ * The relations that the command has made or changed, or whose trigger or rule
+ * it has made, by the server's own list:
  * the names in its text may have come to mean something else meanwhile.
  */
 static List *
@@ -81,9 +86,13 @@ list_changed(void)
 
 	/* not read-only: by a snapshot that sees what the command has made */
 	if (SPI_execute("SELECT DISTINCT c.oid FROM pg_catalog.pg_event_trigger_ddl_commands() d"
-					" JOIN pg_catalog.pg_class c ON c.oid = d.objid"
-					" WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
-					" AND c.relkind IN ('r', 'p', 'f', 'v')", false, 0) != SPI_OK_SELECT)
+					" LEFT JOIN pg_catalog.pg_trigger t ON t.oid = d.objid"
+					" AND d.classid = 'pg_catalog.pg_trigger'::pg_catalog.regclass"
+					" LEFT JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid"
+					" AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass"
+					" JOIN pg_catalog.pg_class c ON c.oid = coalesce(t.tgrelid, r.ev_class, CASE"
+					" WHEN d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass THEN d.objid END)"
+					" WHERE c.relkind IN ('r', 'p', 'f', 'v')", false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list changed objects");
 	MemoryContextSwitchTo(context);
 	for (uint64 row = 0; row < SPI_processed; row++)
@@ -321,11 +330,47 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 	dr_identity_leave_sql(&before);
 }
 
-/* What another table's DDL may have done to live: a foreign key to it, a parent
- * above it. */
-static void
-check_lives(void)
+/* The rollups' tables that a command on that relation may have changed: itself,
+ * its parents, those that its foreign keys refer to. */
+static List *
+tables_touched(Oid relation)
 {
+	List	   *tables = list_make1_oid(relation);
+	Relation	catalog;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	catalog = table_open(InheritsRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relation));
+	scan = systable_beginscan(catalog, InheritsRelidSeqnoIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		tables = lappend_oid(tables, ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+
+	catalog = table_open(ConstraintRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_constraint_conrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relation));
+	scan = systable_beginscan(catalog, ConstraintRelidTypidNameIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		if (((Form_pg_constraint) GETSTRUCT(tuple))->contype == CONSTRAINT_FOREIGN)
+			tables = lappend_oid(tables, ((Form_pg_constraint) GETSTRUCT(tuple))->confrelid);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return tables;
+}
+
+/*
+ * What the command may have done to live or a shadow.  Only those that it has
+ * to do with are looked at: nobody else's DDL locks them, or fails because of
+ * them.
+ */
+static void
+check_tables(Oid relation)
+{
+	List	   *tables = tables_touched(relation);
 	List	   *rollups = dr_catalog_all();
 	ListCell   *cell;
 
@@ -333,9 +378,11 @@ check_lives(void)
 	{
 		DrRollup   *rollup = lfirst(cell);
 
-		dr_adopt_check_again(rollup->live);
-		dr_adopt_check_extra_columns(rollup);
-		if (OidIsValid(rollup->shadow))
+		if (list_member_oid(tables, rollup->live))
+			dr_adopt_check_again(rollup->live);
+		if (rollup->live == relation)
+			dr_adopt_check_extra_columns(rollup);
+		if (OidIsValid(rollup->shadow) && list_member_oid(tables, rollup->shadow))
 			dr_adopt_check_again(rollup->shadow);
 	}
 }
@@ -356,12 +403,12 @@ changed(Node *parsetree)
 	List	   *relations = list_changed();
 	ListCell   *cell;
 
-	check_lives();
 	if (IsA(parsetree, CreateTrigStmt))
 		warn_of_trigger((CreateTrigStmt *) parsetree);
 
 	foreach(cell, relations)
 	{
+		check_tables(lfirst_oid(cell));
 		if (IsA(parsetree, AlterTableStmt))
 			relation_altered(lfirst_oid(cell), (AlterTableStmt *) parsetree);
 		else

@@ -40,7 +40,7 @@ rows(const DrDefinition *def, const char *condition)
 #define ADDED		" AND e.\"" DR_FOLDING_ADDED "\""
 #define TOUCHED		" AND NOT e.\"" DR_FOLDING_ADDED "\""
 
-/* "SELECT <key> AS k1, …": the keys of events over "e" */
+/* "SELECT <key> AS k1, …": the keys of events over "e", of "from" if not NULL */
 static char *
 keys_of(const DrDefinition *def, const char *from)
 {
@@ -52,7 +52,8 @@ keys_of(const DrDefinition *def, const char *from)
 	appendStringInfoString(&buf, "SELECT ");
 	for (int i = 0; i < def->nkeys; i++)
 		dr_phrase_append_item(&buf, &first, psprintf("%s AS k%d", event[i], i + 1));
-	appendStringInfo(&buf, " FROM %s", from);
+	if (from != NULL)
+		appendStringInfo(&buf, " FROM %s", from);
 	return buf.data;
 }
 
@@ -78,12 +79,57 @@ by_key(const DrDefinition *def)
 	return buf.data;
 }
 
+/*
+ * Does a merge of this measure need the times to differ?  The constant of
+ * coalesce(latest(v, t), constant) may hide a NULL, which at equal times would
+ * lose to any value, as the constant does not.
+ */
+static bool
+is_blind_at_ties(const DrColumn *column)
+{
+	return !column->is_key && column->otherwise != NULL &&
+		(column->kind == DR_LATEST || column->kind == DR_EARLIEST);
+}
+
+static bool
+any_blind_at_ties(const DrDefinition *def)
+{
+	for (int i = 0; i < def->ncolumns; i++)
+		if (is_blind_at_ties(&def->columns[i]))
+			return true;
+	return false;
+}
+
 /* Must keys be locked before anything is known of them?  With inserts alone
- * they need not where no event can be there twice. */
+ * they need not where no event can be there twice, and a merge tells all. */
 bool
 dr_folding_needs_locks(const DrDefinition *def)
 {
-	return dr_phrase_duplicates_possible(def);
+	return dr_phrase_duplicates_possible(def) || any_blind_at_ties(def);
+}
+
+/*
+ * " UNION SELECT …": the keys whose added rows are not strictly beyond what is
+ * stored, for a measure that is blind at ties; keys with a NULL in any case.
+ */
+static void
+append_tied_keys(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+				 const DrColumn *column)
+{
+	char	  **key = dr_phrase_mark_key(def, "k");
+	char	   *null = dr_phrase_any_null(def, key, false);
+
+	appendStringInfo(buf, " UNION SELECT %s FROM (SELECT t.*, %s AS \"dailyrollup at\""
+					 " FROM %s e CROSS JOIN LATERAL (%s) t) k WHERE %s"
+					 " OR EXISTS (SELECT FROM ONLY %s l WHERE %s"
+					 " AND NOT coalesce(k.\"dailyrollup at\" %s l.%s, false))",
+					 dr_phrase_join(key, def->nkeys, ", "),
+					 dr_phrase_expression(def, column->at), rows(def, ADDED),
+					 keys_of(def, NULL), null,
+					 dr_phrase_relation(rollup->live),
+					 dr_phrase_plainly_equal(def, dr_phrase_live_key(def, "l"), key),
+					 column->kind == DR_LATEST ? ">" : "<",
+					 quote_identifier(def->columns[column->at_column].name));
 }
 
 /* Merge the rows, all of them inserted. */
@@ -354,6 +400,9 @@ dr_folding_apply(const DrDefinition *def, const DrRollup *rollup)
 						   " UNION SELECT * FROM " DR_FOLDING_KEYS);
 	if (deduplicate)
 		appendStringInfo(&buf, " UNION %s", keys_of(def, "best e WHERE e.\"dailyrollup stored_rows\" > e.\"dailyrollup fresh_rows\""));
+	for (int i = 0; i < def->ncolumns; i++)
+		if (is_blind_at_ties(&def->columns[i]))
+			append_tied_keys(&buf, def, rollup, &def->columns[i]);
 	appendStringInfoChar(&buf, ')');
 	dr_change_append_recompute(&buf, def, rollup, rollup->live, NULL);
 
@@ -396,10 +445,14 @@ dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup)
 	DrDefinition all = without_where(def);
 	bool		nulls = nulls_allowed(def, rollup);
 
+	/* nor does a key that is too long for live's index: no row of it can come */
 	return lock_rows(def, rollup, "wanted AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS ")",
 					 dr_change_content_of_waiting(nulls ? def : &all, rollup, NULL),
-					 psprintf("%s WHERE %s%s", key_and_nulls(def, "waiting w"),
-							  left_out(def, rollup), nulls ? "" : " AND false"));
+					 psprintf("%s WHERE %s AND %s", key_and_nulls(def, "waiting w"),
+							  left_out(def, rollup), nulls ?
+							  psprintf("pg_catalog.pg_column_size(ROW(%s)) < 2700",
+									   dr_phrase_join(dr_phrase_mark_key(def, "w"), def->nkeys, ", ")) :
+							  "false"));
 }
 
 /* Bring the locked keys to the source's content, and take their marks. */

@@ -85,6 +85,7 @@ bring_content(const DrRollup *rollup, const DrDefinition *def)
 
 	dr_identity_enter_sql(rollup->owner, &before);
 	guard = dr_guard_let(rollup->live);
+	dr_check_distrust_indexes();
 	run(rollup, dr_query_promote(def, rollup));
 	run(rollup, dr_query_forget_marks(rollup, DR_DIRTIES_LIVE));
 	dr_guard_end(guard);

@@ -30,6 +30,7 @@
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "announce.h"
@@ -353,6 +354,8 @@ returned_count(void)
 static void
 seed(Refresh *refresh)
 {
+	int			level;
+
 	/* The statement finds the rows by their place: nobody may move one.
 	 * Readers and foreign keys are not kept waiting. */
 	LockRelationOid(refresh->table, ShareRowExclusiveLock);
@@ -360,9 +363,12 @@ seed(Refresh *refresh)
 		SPI_execute(dr_query_forget_marks(refresh->rollup, taken_marks(refresh)),
 					false, 0) != SPI_OK_DELETE)
 		elog(ERROR, "could not take the marks of rollup \"%s\"", refresh->name);
+	level = NewGUCNestLevel();
+	dr_check_distrust_indexes();
 	run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup, refresh->table, "$1"),
 				  false);
 	refresh->run.folded_keys = returned_count();
+	AtEOXact_GUC(false, level);
 	dr_check_written(refresh->rollup, refresh->def, refresh->table, refresh->run.folded_keys);
 	DR_WAITPOINT("refresh-folded");
 }

@@ -282,6 +282,7 @@ recompute(const DrRollup *rollup)
 	forget_marks(rollup, def, DR_DIRTIES_LIVE);
 	dr_identity_enter_sql(rollup->owner, &before);
 	guard = dr_guard_let(rollup->live);
+	dr_check_distrust_indexes();
 	run(rollup, def, dr_query_seed(def, rollup, rollup->live, NULL), false, 0);
 	dr_check_written(rollup, def, rollup->live,
 					 DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
