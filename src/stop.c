@@ -22,6 +22,7 @@
 
 #include "catalog.h"
 #include "compat.h"
+#include "debug.h"
 #include "patience.h"
 
 /* Milliseconds. */
@@ -115,6 +116,7 @@ wait_a_little(const DrPatience *patience, TimestampTz since, int tries)
 	if (now >= patience->until ||
 		(LockTimeout > 0 && TimestampDifferenceExceeds(since, now, LockTimeout)))
 		return false;
+	DR_WAITPOINT("locks-tried");
 	CHECK_FOR_INTERRUPTS();
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 Min(10 * (tries + 1), SLICE), PG_WAIT_EXTENSION);
