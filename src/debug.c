@@ -1,19 +1,22 @@
 /*
  * debug.c
- *		Places where a test can stop us.
+ *		Places where a test can stop us, or do something else.
  *
  * In a build with DR_WAITPOINTS, code that reaches DR_WAITPOINT("name") waits
  * while another session holds pg_advisory_lock(hashtext('name')), so that an
- * isolation spec chooses the moment between two steps.  The ordinary build
- * has none of this.
+ * isolation spec chooses the moment between two steps.  Code that reaches
+ * DR_RUN_SQL("name") runs the SQL that the session's setting dr_test.name holds.
+ * The ordinary build has none of this.
  */
 #include "debug.h"
 
 #ifdef DR_WAITPOINTS
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
+#include "utils/guc.h"
 
 static const char *wait_in_commit = NULL;
 static bool registered = false;
@@ -55,5 +58,18 @@ dr_debug_waitpoint_in_commit(const char *name)
 		RegisterXactCallback(transaction_ended, NULL);
 	registered = true;
 	wait_in_commit = name;
+}
+
+/* Run what the session asks for at that place, as its user. */
+void
+dr_debug_run(const char *name)
+{
+	const char *sql = GetConfigOption(psprintf("dr_test.%s", name), true, false);
+
+	if (sql == NULL || sql[0] == '\0')
+		return;
+	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(sql, false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	SPI_finish();
 }
 #endif

@@ -1,6 +1,6 @@
 /*
  * debug.h
- *		Places where a test can stop us.
+ *		Places where a test can stop us, or do something else.
  *
  * Layer 1.
  */
@@ -12,12 +12,15 @@
 #ifdef DR_WAITPOINTS
 extern void dr_debug_waitpoint(const char *name);
 extern void dr_debug_waitpoint_in_commit(const char *name);
+extern void dr_debug_run(const char *name);
 #define DR_WAITPOINT(name) dr_debug_waitpoint(name)
 #define DR_WAITPOINT_IN_COMMIT(name) dr_debug_waitpoint_in_commit(name)
+#define DR_RUN_SQL(name) dr_debug_run(name)
 #define DR_SMALLEST_PART	0		/* pages of a part of a seed */
 #else
 #define DR_WAITPOINT(name) ((void) 0)
 #define DR_WAITPOINT_IN_COMMIT(name) ((void) 0)
+#define DR_RUN_SQL(name) ((void) 0)
 #define DR_SMALLEST_PART	8192
 #endif
 

@@ -247,6 +247,7 @@ dr_promote(Oid live, bool ordered)
 
 	promoted.before = dr_check_count(rollup, def, live);
 	bring_content(rollup, def);
+	DR_RUN_SQL("promote_swapped");
 	DR_WAITPOINT("promote-swapped");
 	promoted.now = check_content(rollup, def);
 
