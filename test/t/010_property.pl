@@ -13,6 +13,7 @@
 #	DR_SKIP=3,5-9   steps to leave out of it
 #	DR_SHRINK=1     leaves out of a failing seed what it fails without
 #	DR_JOBS=2       seeds at a time
+#	DR_LOGS=folder  writes down the statements of each seed there
 use strict;
 use warnings;
 
@@ -76,6 +77,12 @@ sub run_seed
 		seed => $seed, steps => $steps, skip => $skip, icu => $icu,
 		connect => sub { connstr($database, $_[0]) });
 	my $problem = $stream->run;
+	if ($ENV{DR_LOGS})
+	{
+		open(my $out, '>:utf8', "$ENV{DR_LOGS}/$seed.sql") or die "$ENV{DR_LOGS}: $!";
+		print {$out} join("\n", $stream->{setting} ? $stream->{setting}->settings : '', @{ $stream->{log} }, $problem // 'ok', '');
+		close $out;
+	}
 	# what a failed seed left prepared would keep its database
 	my $gids = $admin->safe("SELECT gid FROM pg_prepared_xacts WHERE database = '$database';");
 	if ($gids ne '')

@@ -64,6 +64,7 @@ sub send
 	my ($self, $sql) = @_;
 
 	push @{ $self->{log} }, "-- [$self->{name}]\n$sql" if $self->{name};
+	$self->{so_far} = '';
 	print { $self->{in} } "$sql\n\\echo '-- end " . ++$self->{count} . "'\n";
 	return;
 }
@@ -72,21 +73,28 @@ sub send
 sub answer
 {
 	my ($self) = @_;
+
+	return $self->answer_within($self->{timeout})
+	  // die "session $self->{name}: no answer within $self->{timeout} s\n";
+}
+
+# Likewise, or undef where that takes longer; it may then be asked for again.
+sub answer_within
+{
+	my ($self, $seconds) = @_;
 	my $mark = "-- end $self->{count}";
-	my $answer = '';
-	my $until = time + $self->{timeout};
+	my $until = time + $seconds;
 	my $select = IO::Select->new($self->{out});
 
-	until ($answer =~ s/^\Q$mark\E\n\z//m)
+	until ($self->{so_far} =~ s/^\Q$mark\E\n\z//m)
 	{
 		my $left = $until - time;
-		die "session $self->{name}: no answer within $self->{timeout} s\n"
-		  if $left <= 0 || !$select->can_read($left);
-		my $got = sysread($self->{out}, $answer, 65536, length $answer);
-		die "session $self->{name}: psql ended: $answer\n" if !$got;
+		return if !$select->can_read($left > 0 ? $left : 0);
+		my $got = sysread($self->{out}, $self->{so_far}, 65536, length $self->{so_far});
+		die "session $self->{name}: psql ended: $self->{so_far}\n" if !$got;
 	}
-	utf8::decode($answer);
-	return $answer;
+	utf8::decode($self->{so_far});
+	return $self->{so_far};
 }
 
 # Sends SQL and dies on any error.

@@ -28,6 +28,7 @@ CREATE TYPE drt.pair AS (a int, b text);
 CREATE TYPE drt.fix AS (lat float8, lon numeric);
 CREATE TYPE drt.wrap AS (v text[]);
 GRANT USAGE ON SCHEMA drt TO PUBLIC;
+GRANT SELECT ON dailyrollup.rollups TO PUBLIC;
 SQL
 our $COLLATIONS =
 	"CREATE COLLATION drt.nd (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
@@ -144,6 +145,7 @@ my @NAMES = (
 # ---------- the setting ----------
 
 # new(seed => n, icu => bool): draws from the random numbers as they stand.
+# Every other seed has modes: its rollups need not be kept by the daily refresh.
 sub new
 {
 	my ($class, %self) = @_;
@@ -164,7 +166,25 @@ sub new
 	$self->{fk} = chance(0.15);
 	$self->{before_trigger} = $self->{kind} eq 'plain' && chance(0.1);
 	$self->{after_trigger} = chance(0.1);
+	$self->{modes} = $self->{seed} % 2 == 0;
+	if ($self->{modes})
+	{
+		$self->draw_mode($_) for @{ $self->{rollups} };
+	}
 	return $self;
+}
+
+# What a rollup is wanted to be (undef: nothing of its own), whether its writes
+# are folded, whether it is a table that was there before.
+sub draw_mode
+{
+	my ($self, $rollup) = @_;
+
+	$rollup->{mode} = pick('off', 'off', 'shadow', 'shadow', 'on', undef);
+	$rollup->{adopted} = chance(0.25);
+	$rollup->{fold} = pick(undef, undef, undef, undef, 'true', 'false');
+	$rollup->{fold} = undef if $rollup->{adopted} && ($rollup->{fold} // '') eq 'true';
+	return;
 }
 
 # The zone of the boundaries, and a stretch of days in it: ordinary ones, a
@@ -263,6 +283,7 @@ sub draw_rollup
 		number => $number,
 		base => pick('latest_' . $number, "Live \"$number", "größte $number", "u$number"),
 		zone => $number == 1 || chance(0.5) ? $self->{zone} : 'UTC',
+		mode => 'on',
 	};
 
 	my @keys = $self->draw_keys;
@@ -463,6 +484,7 @@ sub latest
 }
 
 sub live    { my ($self, $rollup) = @_; return "$self->{schema}." . ident($rollup->{base}) }
+sub regclass { my ($self, $rollup) = @_; return literal($self->live($rollup), 'pg_catalog.regclass') }
 sub current { my ($self, $rollup) = @_; return "$self->{schema}." . ident("$rollup->{base}_current") }
 
 # The defining query as a user would write it.
@@ -548,7 +570,38 @@ sub create
 	  . ($rollup->{dedup_by} ? ', dedup_by => ' . $array->(@{ $rollup->{dedup_by} }) : '')
 	  . ($rollup->{dedup_order} ? ', dedup_order => ' . $array->(@{ $rollup->{dedup_order} }) : '')
 	  . ($rollup->{zone} eq 'UTC' && chance(0.5) ? '' : ', time_zone => ' . literal($rollup->{zone}, 'text'))
-	  . ", mode => 'on');";
+	  . (defined $rollup->{mode} ? ", mode => '$rollup->{mode}'" : '')
+	  . (defined $rollup->{fold} ? ", fold => $rollup->{fold}" : '') . ');';
+}
+
+# A table of the rollup's columns in another order, with others between them,
+# and, by chance, with the unique index that a rollup needs.
+sub adopted_table
+{
+	my ($self, $rollup) = @_;
+	my $live = $self->live($rollup);
+	my @columns = shuffled('0 AS extra_0', '7 AS extra_1', map { ident($_->{name}) } @{ $rollup->{columns} });
+	my @keys = shuffled(map { ident($_->{name}) } @{ $rollup->{keys} });
+	my $sql = "CREATE TABLE $live AS SELECT " . join(', ', @columns) . "\n  FROM ("
+	  . $self->query($rollup) . ") q_ WITH NO DATA;\n"
+	  . "ALTER TABLE $live DROP COLUMN extra_0, ALTER COLUMN extra_1 SET DEFAULT 7, ADD COLUMN extra_2 text;\n";
+
+	if (chance(0.5))
+	{
+		$sql .= "ALTER TABLE $live ALTER COLUMN $_ SET NOT NULL;\n"
+		  for map { ident($_->{name}) } grep { $_->{q} =~ /^count\(/ } @{ $rollup->{columns} };
+	}
+	$rollup->{indexed} = chance(0.5);
+	if ($rollup->{indexed})
+	{
+		my $nullable = grep { $_->{q} !~ /^\{(\w+)\}$/ || !$self->{column}{$1}{not_null} } @{ $rollup->{keys} };
+		my $list = '(' . join(', ', @keys) . ');';
+		$sql .= $nullable || chance(0.5)
+		  ? pick("CREATE UNIQUE INDEX ON $live " . $list =~ s/\);$/) NULLS NOT DISTINCT;/r,
+			"ALTER TABLE $live ADD UNIQUE NULLS NOT DISTINCT $list")
+		  : "ALTER TABLE $live ADD PRIMARY KEY $list";
+	}
+	return $sql . "\n";
 }
 
 # ---------- the source ----------
@@ -622,7 +675,9 @@ sub settings
 
 	for my $rollup (@{ $self->{rollups} })
 	{
-		$text .= "\n  rollup $rollup->{number}: zone=$rollup->{zone} dedup_by="
+		$text .= "\n  rollup $rollup->{number}: mode=" . ($rollup->{mode} // 'NULL')
+		  . ' fold=' . ($rollup->{fold} // 'NULL') . ($rollup->{adopted} ? ' adopted' : '')
+		  . " zone=$rollup->{zone} dedup_by="
 		  . ($rollup->{dedup_by} ? join(',', @{ $rollup->{dedup_by} }) : 'none')
 		  . ' dedup_order=' . join(',', @{ $rollup->{dedup_order} // [] })
 		  . "\n    " . join("\n    ", map { $_->{q} } @{ $rollup->{columns} });
