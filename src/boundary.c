@@ -41,8 +41,8 @@ dr_boundary_zone(const char *name)
 	return zone;
 }
 
-/* A year; nobody waits longer for a day to settle. */
-#define LONGEST_DELAY	366
+/* Days; a century is longer than anybody waits for a day to settle. */
+#define LONGEST_DELAY	36525
 
 /* A delay is a span of days and hours, not negative; else an error. */
 Interval *

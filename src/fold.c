@@ -103,9 +103,9 @@ run_statement(DrPlans *plans, int statement, int64 rows, int n, Oid *types, Datu
 		elog(ERROR, "could not fold into \"%s\"", dr_catalog_name(plans->live));
 }
 
-/* The rows that SPI holds as the relation DR_FOLDING_KEYS; returns their
- * number. */
-static int64
+/* The rows that SPI holds as the relation DR_FOLDING_KEYS; the caller ends the
+ * store. */
+static Tuplestorestate *
 register_keys(const DrPlans *plans)
 {
 	TupleDesc	desc = CreateTemplateTupleDesc(plans->def->nkeys);
@@ -124,17 +124,20 @@ register_keys(const DrPlans *plans)
 	if (SPI_tuptable != NULL)
 		SPI_freetuptable(SPI_tuptable);
 	register_rows(DR_FOLDING_KEYS, desc, keys, count);
-	return count;
+	return keys;
 }
 
 /* Lock the keys, then decide under a newer snapshot. */
 static void
 fold_under_locks(DrPlans *plans, const DrBatch *batch)
 {
+	Tuplestorestate *keys;
+
 	run_statement(plans, FOLD_LOCK, batch->count, 0, NULL, NULL);
-	register_keys(plans);
+	keys = register_keys(plans);
 	DR_WAITPOINT("fold-locked");
 	run_statement(plans, FOLD_APPLY, batch->count, 0, NULL, NULL);
+	tuplestore_end(keys);
 }
 
 static void
@@ -270,6 +273,22 @@ dr_fold_now(void)
 	fold_all(true);
 }
 
+/*
+ * Live is computed from the source, this transaction's rows included: forget
+ * them.
+ */
+void
+dr_fold_forget(const DrRollup *rollup)
+{
+	for (int backfill = 0; backfill <= 1; backfill++)
+	{
+		DrBatch    *batch = dr_batch_take(rollup->live, rollup->id, backfill == 1);
+
+		if (batch != NULL)
+			dr_batch_end(batch);
+	}
+}
+
 /* ------------------------------------------------------------------- flush */
 
 /*
@@ -283,7 +302,8 @@ dr_fold_flush(DrRollup *rollup)
 	DrPlans    *plans;
 	DrIdentity	before;
 	DrGuard		guard;
-	int64		keys;
+	Tuplestorestate *keys;
+	int64		count;
 
 	dr_locks_check_not_in_use(rollup->source, "flush a rollup of");
 	dr_fold_now();
@@ -297,17 +317,19 @@ dr_fold_flush(DrRollup *rollup)
 	if (SPI_execute(dr_folding_marked_keys(plans->def, plans->rollup), false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read the marks of \"%s\"", dr_catalog_name(rollup->live));
 	keys = register_keys(plans);
-	if (keys > 0 &&
+	count = tuplestore_tuple_count(keys);
+	if (count > 0 &&
 		SPI_execute(dr_folding_lock_marked(plans->def, plans->rollup), false, 0) < 0)
 		elog(ERROR, "could not lock keys of \"%s\"", dr_catalog_name(rollup->live));
 	DR_WAITPOINT("flush-locked");
-	if (keys > 0 &&
+	if (count > 0 &&
 		SPI_execute(dr_folding_flush(plans->def, plans->rollup), false, 0) < 0)
 		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(rollup->live));
+	tuplestore_end(keys);
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 	plans->uses--;
-	return keys;
+	return count;
 }
 
 /* --------------------------------------------------------------- callbacks */

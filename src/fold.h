@@ -13,6 +13,7 @@
 
 extern void dr_fold_init(void);
 extern void dr_fold_now(void);
+extern void dr_fold_forget(const DrRollup *rollup);
 extern uint64 dr_fold_flush(DrRollup *rollup);
 
 #endif							/* DR_FOLD_H */

@@ -215,9 +215,8 @@ alter_time_zone(const DrRollup *rollup, const char *time_zone)
 static void
 stop_folding(const DrRollup *rollup)
 {
-	dr_locks_check_not_in_use(rollup->source, "alter a rollup of");
-	dr_fold_now();
 	stop_writers(rollup);
+	dr_fold_now();
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_LIVE);
 	dr_catalog_set_fold(rollup, false);
 }
@@ -270,7 +269,6 @@ static void
 freeze(const DrRollup *rollup)
 {
 	dr_locks_check_not_in_use(rollup->source, "recompute a rollup of");
-	dr_fold_now();
 	if (!rollup->fold)
 		stop_writers(rollup);
 	else
@@ -279,6 +277,9 @@ freeze(const DrRollup *rollup)
 		dr_stop_users(rollup->live, ShareRowExclusiveLock);
 		dr_locks_check_not_in_use(rollup->live, "recompute");
 	}
+
+	/* what we have written ourselves is among what is read */
+	dr_fold_forget(rollup);
 }
 
 /* Live from the whole source, now; compared with it afterwards. */
