@@ -2,7 +2,8 @@
 # something of it, or write where each write is folded.  Mixed into DrStream.pm.
 #
 # The days of the stream are fixed, a pass goes by the clock: before each the
-# rollup's delay is set so that the boundary that is due is one of the stream's.
+# rollup's delay is set, longer than rollup_alter() would have it, so that the
+# boundary that is due is one of the stream's.
 package DrModeSteps;
 
 use strict;
@@ -111,12 +112,14 @@ sub refused
 	return;
 }
 
-sub due
+# The boundary that is due.
+sub make_due
 {
 	my ($self, $rollup, $boundary) = @_;
 
-	return "SELECT public.rollup_alter(" . $self->{setting}->regclass($rollup)
-	  . ", delay => clock_timestamp() - to_timestamp($boundary + 3 * 3600));";
+	$self->safe("UPDATE dailyrollup.rollups SET delay = clock_timestamp() - to_timestamp($boundary + 3 * 3600)"
+		  . ' WHERE live = ' . $self->{setting}->regclass($rollup) . ';');
+	return;
 }
 
 # The state that a pass has to bring the rollup to.
@@ -139,7 +142,7 @@ sub pass
 	my $wanted = $self->wanted($rollup, $before);
 
 	die "wanted is $before->{wanted}, expected $wanted\n" if $before->{wanted} ne $wanted;
-	$self->does('A', $self->due($rollup, $boundary));
+	$self->make_due($rollup, $boundary);
 	$self->does('A', 'CALL public.rollup_run(' . $self->{setting}->regclass($rollup) . ');', strict => 1, may => $option{may});
 	if ($self->{failed}{A})
 	{
@@ -196,7 +199,7 @@ sub step_run
 	# each of them by one pass
 	my %before = map { $_->{number} => $self->row_of('A', $_) } @rollups;
 	my %boundary = map { $_->{number} => $self->draw_boundary($_) } @rollups;
-	$self->does('A', $self->due($_, $boundary{ $_->{number} })) for @rollups;
+	$self->make_due($_, $boundary{ $_->{number} }) for @rollups;
 	$self->does('A', 'CALL public.rollup_run();', strict => 1);
 	$self->check_pass($_, $before{ $_->{number} }, $boundary{ $_->{number} }, $self->wanted($_, $before{ $_->{number} }))
 	  for @rollups;
@@ -515,7 +518,7 @@ sub step_across
 	push @orders, 'flush' if $before->{folds};
 	my $order = pick(@orders);
 
-	$self->does('A', $self->due($rollup, $boundary));
+	$self->make_due($rollup, $boundary);
 	$self->does('A', $self->alter_mode($rollup, pick(qw(off shadow shadow on on default)))) if $order eq 'run';
 	$before = $self->row_of('A', $rollup) or return;
 	my $wanted = $self->wanted($rollup, $before);
