@@ -263,6 +263,21 @@ for my $preload ('', 'dailyrollup')
 	is($session->safe('SHOW dailyrollup.mode;'), 'unset', "a line that a reload does not find is unset$how");
 	is( join(' ', DrSession::errors($session->run("ALTER ROLE someone SET dailyrollup.mode = 'on';"))),
 		'55P02', "no role has a mode of its own$how");
+
+	# a client that says otherwise, before the library is loaded
+	my $stderr = '';
+	$node->psql('postgres', 'CALL rollup_run();', stderr => \$stderr,
+		connstr => $node->connstr('postgres') . " options='-c dailyrollup.mode=on'");
+	like($stderr, qr/parameter "dailyrollup.mode" cannot be changed now/, "nor has a client$how");
+
+	if ($preload)
+	{
+		# a session that has loaded nothing itself
+		$node->safe_psql('postgres', 'ALTER SYSTEM SET dailyrollup.mode = shadow;');
+		like(slurp_file($node->data_dir . '/postgresql.auto.conf'), qr/^dailyrollup.mode = 'shadow'$/m,
+			"ALTER SYSTEM without more ado$how");
+	}
+	$session->safe('ALTER SYSTEM RESET dailyrollup.mode;');
 	$session->safe('CALL rollup_run();');
 	is(states(), $before, "all the while no state has changed$how");
 }

@@ -4,10 +4,13 @@
 # off, shadow and on.  What its apply worker writes (initial copy, inserts,
 # redeliveries, updates across watermark and partitions, deletes, truncation,
 # big and streamed transactions, prepared ones) is folded or marked as if a
-# session had written it: triggers that are not ENABLE ALWAYS would not fire.
+# session had written it.  Fails when the row triggers leave out what an apply
+# worker writes (capture.c).
 #
 # On a standby of the subscriber every read is exact, while the primary goes
-# through the changes of state, too; what would write says that it cannot.
+# through the changes of state, too; what would write says that it cannot.  Fails
+# when _current asks for state and watermark by another snapshot than the one
+# that reads the rows (seen() in current.c).
 use strict;
 use warnings;
 

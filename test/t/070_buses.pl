@@ -10,7 +10,8 @@
 # promoted, on, off, shadow.  The clock of the passes is set by dailyrollup.delay.
 #
 # Live, _current and the shadow are compared with plain SQL over the rows that
-# were loaded.
+# were loaded.  Fails when the write-time fold merges an event that was there
+# already (append_best() in folding.c).
 #
 # The data is looked for in the folder that DR_TEST_DATA names.
 use strict;

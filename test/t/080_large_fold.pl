@@ -2,7 +2,8 @@
 #
 # A transaction keeps what it has written until it ends: more than work_mem goes
 # to files, which must be gone afterwards; ten thousand subtransactions must not
-# keep their memory.  The fold comes after the server has closed cursors and
+# keep their memory, and what an aborted one has written must go (level_aborted()
+# in batch.c).  The fold comes after the server has closed cursors and
 # fired triggers, so what live's own triggers do then, cursors WITH HOLD, COMMIT
 # in loops, two phases and autocommit have their tests.  Where it fails the
 # writer's transaction fails, with the rollup's name, and nothing else.

@@ -5,7 +5,8 @@
 # (kill -9) or the server stopped at once.  After the restart all is as it was
 # before the step, or as it is after it where the commit was written: live, the
 # shadow and _current are exact, and a second call finishes the work.  A part of
-# a seed that was committed is not made again.
+# a seed that was committed is not made again: fails when a pass drops a shadow
+# that an earlier one has begun to fill (needs_shadow() in run.c).
 #
 # Prepared transactions survive a restart, and commit exactly.
 use strict;
