@@ -445,6 +445,11 @@ CREATE TABLE seen (car text, n bigint);
 CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO adopt.seen SELECT NEW.car, count(*) FROM adopt.live;
+    -- an attempt that is taken back does not close the guard to those who may
+    BEGIN
+        DELETE FROM adopt.live;
+    EXCEPTION WHEN object_not_in_prerequisite_state THEN
+    END;
     IF NEW.n % 5 = 0 THEN
         INSERT INTO adopt.readings VALUES (NEW.car, 'fives', '2026-01-02', 1);
     END IF;
@@ -452,6 +457,7 @@ BEGIN
 END $$;
 INSERT INTO readings SELECT 'car1', 'speed', '2026-01-02', i FROM generate_series(1, 5) i;
 INSERT INTO readings SELECT 'car3', 'speed', '2026-01-02', i FROM generate_series(1, 5) i;
+UPDATE readings SET signal = 'fresh' WHERE car = 'car1' AND v = 5;
 SELECT exact('live'), count(*) > 0 FROM seen;
 SELECT car, signal, n FROM live ORDER BY car, signal;
 -- after such a statement the guard is as strict as before
