@@ -255,7 +255,7 @@ SELECT rollup_alter('off', delay => '1 day 2:00');
 SELECT delay FROM rollup_status WHERE rollup = 'off'::regclass;
 SELECT rollup_alter('off', delay => '-1');
 SELECT delay IS NULL FROM rollup_status WHERE rollup = 'off'::regclass;
-SELECT try(format('SELECT rollup_alter(''off'', delay => %L)', delay)) FROM unnest('{-2,-1 day,1 month,1 day -1 hour,367 days}'::text[]) WITH ORDINALITY u(delay, i) ORDER BY i;
+SELECT try(format('SELECT rollup_alter(''off'', delay => %L)', delay)) FROM unnest('{-2,-1 day,1 month,1 day -1 hour,36526 days}'::text[]) WITH ORDINALITY u(delay, i) ORDER BY i;
 SELECT rollup_alter('off', delay => '0');
 SELECT delay FROM rollup_status WHERE rollup = 'off'::regclass;
 -- the zone
