@@ -331,11 +331,12 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 }
 
 /* The rollups' tables that a command on that relation may have changed: itself,
- * its parents, those that its foreign keys refer to. */
+ * its parents and children, those that its foreign keys refer to. */
 static List *
 tables_touched(Oid relation)
 {
-	List	   *tables = list_make1_oid(relation);
+	List	   *tables = lappend_oid(list_copy(find_inheritance_children(relation, NoLock)),
+									 relation);
 	Relation	catalog;
 	ScanKeyData key;
 	SysScanDesc scan;

@@ -22,6 +22,7 @@
 
 #include "catalog.h"
 #include "compat.h"
+#include "guc.h"
 #include "debug.h"
 #include "patience.h"
 
@@ -96,15 +97,18 @@ complain_of_holders(Oid relation, LOCKMODE mode)
 {
 	LOCKTAG		tag;
 	char	   *pids;
+	const char *limit = LockTimeout > 0 &&
+		(dr_guc_writer_timeout == 0 || LockTimeout < dr_guc_writer_timeout) ?
+		"lock_timeout" : "dailyrollup.writer_timeout";
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
 	pids = dr_patience_pids(GetLockConflicts(&tag, mode, NULL));
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("could not lock \"%s\" within %s", dr_catalog_name(relation),
-					GetConfigOptionByName("dailyrollup.writer_timeout", NULL, false)),
+					GetConfigOptionByName(limit, NULL, false)),
 			 pids[0] != '\0' ? errdetail("It is in use by process: %s.", pids) : 0,
-			 errhint("Try again when these transactions have ended, or set dailyrollup.writer_timeout higher.")));
+			 errhint("Try again when these transactions have ended, or set %s higher.", limit)));
 }
 
 /* Wait a little before the next try; false when there is no time left. */
