@@ -541,23 +541,27 @@ sub step_across
 	$self->does('A', $self->dml(parity => 1)) if $inside && @apart && chance(0.3);
 	my $done = $self->does_alongside('A', $sql, strict => 1);
 	$self->check('C') if !$inside && chance(0.5);
+	# whose locks B may meet, in the middle or at its end
 	for (1 .. between(0, 2))
 	{
-		$self->does('B', $self->dml(@apart)) if !$self->{pending}{B};
+		$self->does_alongside('B', $self->dml(@apart)) if !$self->{pending}{B};
 		$self->check('C', brief => 1) if chance(0.2);
 	}
-	$self->does('B', "ROLLBACK TO sp_;", may => '3B001') if !$self->{failed}{B} && chance(0.1);
-	$self->does_alongside('B', pick('COMMIT;', 'COMMIT;', 'COMMIT;', 'ROLLBACK;'));
+	$self->does('B', "ROLLBACK TO sp_;", may => '3B001') if !$self->{pending}{B} && !$self->{failed}{B} && chance(0.1);
+	my $end = pick('COMMIT;', 'COMMIT;', 'COMMIT;', 'ROLLBACK;');
+	my $ended = !$self->{pending}{B};
+	$self->does_alongside('B', $end) if $ended;
 	$self->finish('A') if !$done;
 	$self->check('C', brief => 1) if chance(0.3);
 	my $undone = $self->{failed}{A};
 	if ($inside)
 	{
-		my $end = pick('COMMIT;', 'COMMIT;', 'ROLLBACK;');
-		$self->does('A', $end);
-		$undone ||= $end eq 'ROLLBACK;';
+		my $how = pick('COMMIT;', 'COMMIT;', 'ROLLBACK;');
+		$self->does('A', $how);
+		$undone ||= $how eq 'ROLLBACK;';
 	}
 	$self->finish('B');
+	$self->does('B', $end) if !$ended;
 	if ($order eq 'promote' && !$undone)
 	{
 		$rollup->{own} = 'on' if $before->{wanted} ne 'on';
