@@ -331,16 +331,18 @@ column_renamed(const DrRollup *rollup, const char *from, const char *to)
 }
 
 /* The rollups' tables that a command on that relation may have changed: itself,
- * its parents and children, those that its foreign keys refer to. */
+ * its parents, its partitions, those that its foreign keys refer to. */
 static List *
 tables_touched(Oid relation)
 {
-	List	   *tables = lappend_oid(list_copy(find_inheritance_children(relation, NoLock)),
-									 relation);
+	List	   *tables = list_make1_oid(relation);
 	Relation	catalog;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
+
+	if (get_rel_relkind(relation) == RELKIND_PARTITIONED_TABLE)
+		tables = list_concat(tables, find_inheritance_children(relation, NoLock));
 
 	catalog = table_open(InheritsRelationId, AccessShareLock);
 	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
