@@ -65,14 +65,10 @@ INSERT INTO readings VALUES
     ('a', 'speed', '2026-01-01 08:00Z', 1, 'x', 1.5), ('a', 'speed', '2026-01-02 08:00Z', 2, 'y', 2), ('a', 'place', '2026-01-02 09:00Z', 4, 'z', NULL),
     ('b', 'speed', '2026-01-01 10:00Z', 8, NULL, 0), (NULL, 'speed', '2026-01-04 10:00Z', 16, 'w', 1), ('b', NULL, '2026-01-05 10:00Z', 32, '', 1);
 -- What a pass does depends on the clock, but for rollups that fall due ten
--- thousand days after midnight, which is longer than anybody may ask for: they
--- are refreshed by hand.
-CREATE FUNCTION by_hand(rollup regclass) RETURNS regclass LANGUAGE sql AS $$
-    UPDATE dailyrollup.rollups r SET delay = '10000 days' WHERE r.live = rollup RETURNING r.live
-$$;
+-- thousand days after midnight: they are refreshed by hand.
 CREATE FUNCTION make(rollup text = 'live', mode text = NULL, fold boolean = NULL, query text = 'SELECT car, signal, count(*) AS n, sum(v) AS total, max(ts) AS seen FROM adopt.readings GROUP BY car, signal')
 RETURNS regclass LANGUAGE sql AS $$
-    SELECT adopt.by_hand(rollup_create(rollup, query, 'ts', mode => mode, fold => fold))
+    SELECT rollup_create(rollup, query, 'ts', delay => '10000 days', mode => mode, fold => fold)
 $$;
 
 \echo ==== Columns
@@ -214,7 +210,7 @@ SELECT status('live'), exact('live');
 SELECT rollup_drop('live', true);
 -- a table that is the source of another rollup, or holds another's rows
 CREATE TABLE live (car text, signal text, n bigint NOT NULL, total bigint, seen timestamptz);
-SELECT by_hand(rollup_create('cars', 'SELECT car, count(*) AS signals, max(seen) AS seen FROM live GROUP BY car', 'seen', mode => 'off'));
+SELECT rollup_create('cars', 'SELECT car, count(*) AS signals, max(seen) AS seen FROM live GROUP BY car', 'seen', delay => '10000 days', mode => 'off');
 SELECT make();
 CALL rollup_run();
 BEGIN;

@@ -91,19 +91,15 @@ END $$;
 \pset tuples_only on
 
 -- What a pass does depends on the clock, but for rollups that fall due ten
--- thousand days after midnight, which is longer than anybody may ask for: they
--- are refreshed by hand.
-CREATE FUNCTION by_hand(rollup regclass) RETURNS regclass LANGUAGE sql AS $$
-    UPDATE dailyrollup.rollups r SET delay = '10000 days' WHERE r.live = rollup RETURNING r.live
-$$;
+-- thousand days after midnight: they are refreshed by hand.
 CREATE TABLE readings (k text, ts timestamptz NOT NULL, v int, id int);
 CREATE INDEX ON readings (k, ts);
 INSERT INTO readings VALUES
     ('a', '2026-01-01 08:00Z', 1, 1), ('a', '2026-01-02 08:00Z', 2, 2), ('b', '2026-01-02 09:00Z', 4, 3),
     (NULL, '2026-01-01 10:00Z', 8, 4), ('a', '2026-01-04 10:00Z', 16, 5), ('c', '2026-01-05 10:00Z', 32, 6);
 CREATE FUNCTION make(rollup text, mode text = NULL, fold boolean = NULL, dedup_by name[] = NULL) RETURNS text LANGUAGE sql AS $$
-    SELECT by_hand(rollup_create(rollup, 'SELECT k, count(*) AS n, sum(v) AS total, latest(v, ts), max(ts) FROM modes.readings GROUP BY k', 'ts', dedup_by => dedup_by,
-                                 dedup_order => CASE WHEN dedup_by IS NOT NULL THEN '{id}'::name[] END, mode => mode, fold => fold))::text
+    SELECT rollup_create(rollup, 'SELECT k, count(*) AS n, sum(v) AS total, latest(v, ts), max(ts) FROM modes.readings GROUP BY k', 'ts', dedup_by => dedup_by,
+                         dedup_order => CASE WHEN dedup_by IS NOT NULL THEN '{id}'::name[] END, delay => '10000 days', mode => mode, fold => fold)::text
 $$;
 
 \echo ==== Each mode, from new
@@ -267,9 +263,8 @@ SELECT try($$SELECT rollup_alter('off', query => 'SELECT k, count(*) AS n FROM m
 -- all or nothing
 SELECT try($$SELECT rollup_alter('off', delay => '1 hour', mode => 'shadow', time_zone => 'Mars/Olympus')$$);
 SELECT status('off'), delay FROM rollup_status WHERE rollup = 'off'::regclass;
-SELECT rollup_alter('off', delay => '366 days', mode => 'off', time_zone => 'UTC', fold => true);
+SELECT rollup_alter('off', delay => '10000 days', mode => 'off', time_zone => 'UTC', fold => true);
 SELECT status('off'), delay, time_zone FROM rollup_status WHERE rollup = 'off'::regclass;
-SELECT by_hand('off');
 BEGIN READ ONLY;
 SELECT rollup_alter('off', mode => 'off');
 \echo :SQLSTATE
@@ -328,7 +323,7 @@ SELECT status('on'), exact('on');
 SELECT try($$SELECT refresh('on', '2026-01-04 00:00Z')$$), exact('on');
 CREATE TABLE local (k int NOT NULL, t timestamp NOT NULL);
 INSERT INTO local SELECT i % 2, t FROM generate_series(timestamp '2026-01-01 00:30', '2026-01-04 12:00', '1 hour') WITH ORDINALITY AS g(t, i);
-SELECT by_hand(rollup_create(r, 'SELECT k, count(*), max(t) FROM local GROUP BY k', 't', time_zone => 'America/New_York', mode => mode))
+SELECT rollup_create(r, 'SELECT k, count(*), max(t) FROM local GROUP BY k', 't', time_zone => 'America/New_York', delay => '10000 days', mode => mode)
 FROM (VALUES ('local_on', 'on'), ('local_shadow', 'shadow')) v(r, mode);
 CALL rollup_run();
 SELECT r, refresh(r, '2026-01-03 05:00Z'), exact(r) FROM unnest('{local_on,local_shadow}'::regclass[]) r;
@@ -761,8 +756,8 @@ INSERT INTO parts SELECT chr(97 + i % 4), timestamptz '2026-01-01 08:00Z' + i * 
 -- rollups of both sources in each state, with no mode of their own any more
 CREATE PROCEDURE fill_each_state(source text) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM by_hand(rollup_create(source || '_' || r, format('SELECT k, count(*) AS n, sum(v) AS total, latest(v, ts), max(ts) FROM modes.%I GROUP BY k', source),
-                                  'ts', mode => mode, fold => fold))
+    PERFORM rollup_create(source || '_' || r, format('SELECT k, count(*) AS n, sum(v) AS total, latest(v, ts), max(ts) FROM modes.%I GROUP BY k', source),
+                          'ts', delay => '10000 days', mode => mode, fold => fold)
     FROM (VALUES ('off', 'off', true), ('left_alone', 'off', false), ('shadow', 'shadow', true), ('shadow_alone', 'shadow', false), ('on', 'on', true)) v(r, mode, fold);
     COMMIT;
     CALL rollup_run();
