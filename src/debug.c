@@ -32,8 +32,16 @@ dr_debug_waitpoint(const char *name)
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId,
 						 (uint32) (key >> 32), (uint32) key, 1);
 	elog(DEBUG1, "dailyrollup waitpoint %s", name);
+	if (LockAcquire(&tag, ShareLock, true, true) != LOCKACQUIRE_NOT_AVAIL)
+	{
+		LockRelease(&tag, ShareLock, true);
+		return;
+	}
 	(void) LockAcquire(&tag, ShareLock, true, false);
 	LockRelease(&tag, ShareLock, true);
+
+	/* who lets go, to stop us at the next one, needs a moment for it */
+	pg_usleep(10 * 1000);
 }
 
 /* Where a commit is visible to others, but has neither sent its invalidation
