@@ -36,7 +36,10 @@ CREATE TABLE dailyrollup.rollups (
 	shadow pg_catalog.regclass,
 	shadow_watermark pg_catalog.timestamptz,
 	shadow_at pg_catalog.timestamptz,
-	proof pg_catalog.int8 NOT NULL
+	proof pg_catalog.int8 NOT NULL,
+	failures pg_catalog.int4 NOT NULL DEFAULT 0,
+	last_error pg_catalog.text,
+	retry_at pg_catalog.timestamptz
 ) WITH (vacuum_truncate = off);
 COMMENT ON TABLE dailyrollup.rollups IS 'a row per rollup: its relations, its settings, its state and watermark; written by the library alone';
 COMMENT ON COLUMN dailyrollup.rollups.live IS 'the table that readers use, a row per key';
@@ -44,7 +47,7 @@ COMMENT ON COLUMN dailyrollup.rollups.source IS 'the event table';
 COMMENT ON COLUMN dailyrollup.rollups.current_view IS 'the view that is exact through now';
 COMMENT ON COLUMN dailyrollup.rollups.events IS 'view: the deduplicated source, the columns used alone, the time column first';
 COMMENT ON COLUMN dailyrollup.rollups.definition IS 'view: the defining query over events';
-COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof and with what it dirties (d: the table that the daily refresh keeps, l: live where rows are folded on write)';
+COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof, with what it dirties (d: the table that the daily refresh keeps, l: live where rows are folded on write) and with the beginning of the transaction that wrote it';
 COMMENT ON COLUMN dailyrollup.rollups.key_type IS 'composite type of a key, k1 .. kn';
 COMMENT ON COLUMN dailyrollup.rollups.time_zone IS 'the zone whose midnights are boundaries';
 COMMENT ON COLUMN dailyrollup.rollups.delay IS 'how long after midnight a boundary falls due; NULL: the default';
@@ -59,6 +62,9 @@ COMMENT ON COLUMN dailyrollup.rollups.shadow IS 'the table <live>_daily, kept be
 COMMENT ON COLUMN dailyrollup.rollups.shadow_watermark IS 'the shadow is exact for rows before this midnight, but for keys that wait; NULL: it does not count';
 COMMENT ON COLUMN dailyrollup.rollups.shadow_at IS 'when the shadow was begun: it fulfils the wishes for a reseed made before it';
 COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_view finds in the marks and shows to _current_row';
+COMMENT ON COLUMN dailyrollup.rollups.failures IS 'how many passes over the rollup have failed since the last one that did not';
+COMMENT ON COLUMN dailyrollup.rollups.last_error IS 'the message of the last failure; NULL: the last pass did not fail';
+COMMENT ON COLUMN dailyrollup.rollups.retry_at IS 'when the worker tries again; NULL: when something is due';
 
 CREATE TABLE dailyrollup.runs (
 	id pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -82,9 +88,19 @@ CREATE TABLE dailyrollup.runs (
 CREATE INDEX runs_rollup_id_idx ON dailyrollup.runs (rollup_id, id);
 COMMENT ON TABLE dailyrollup.runs IS 'a row per step of a pass or refresh, written in its own transaction; of one that failed, in the next';
 
+CREATE TABLE dailyrollup.past_runs (
+	rollup_id pg_catalog.int4,
+	action pg_catalog.text,
+	outcome pg_catalog.text,
+	runs pg_catalog.int8 NOT NULL,
+	PRIMARY KEY (rollup_id, action, outcome)
+);
+COMMENT ON TABLE dailyrollup.past_runs IS 'how many rows of runs have been deleted for their age: what counts them may not fall';
+
 SELECT pg_catalog.pg_extension_config_dump('dailyrollup.rollup_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('dailyrollup.rollups', '');
 SELECT pg_catalog.pg_extension_config_dump('dailyrollup.runs', '');
+SELECT pg_catalog.pg_extension_config_dump('dailyrollup.past_runs', '');
 SELECT pg_catalog.pg_extension_config_dump('dailyrollup.runs_id_seq', '');
 
 -- Whatever changes a rollup's row, sessions that remember it must notice.
@@ -332,15 +348,39 @@ CREATE FUNCTION @extschema@.rollup_fold() RETURNS pg_catalog.void
 COMMENT ON FUNCTION @extschema@.rollup_fold()
 	IS 'folds what this transaction has written so far, for those who must read it from the table before they commit';
 
+CREATE FUNCTION @extschema@.rollup_plan() RETURNS TABLE (
+	rollup pg_catalog.regclass,
+	step_number pg_catalog.int4,
+	step pg_catalog.text,
+	state pg_catalog.text,
+	becomes pg_catalog.text,
+	boundary pg_catalog.timestamptz)
+	AS 'MODULE_PATHNAME', 'dailyrollup_plan' LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_plan()
+	IS 'what the next pass would do for each rollup of the caller, but for keys that wait: its steps in order, the state before and after each, the midnight that it brings the table to; no row: nothing';
+
 CREATE PROCEDURE @extschema@.rollup_run(rollup pg_catalog.regclass DEFAULT NULL)
 	AS 'MODULE_PATHNAME', 'dailyrollup_run' LANGUAGE C;
 COMMENT ON PROCEDURE @extschema@.rollup_run(pg_catalog.regclass)
 	IS 'the pass: brings a rollup to the mode wanted for it, seeds or refreshes it where a boundary is due, heals late keys, promotes, checks, compares; each step in a transaction of its own; NULL: each rollup of the caller';
 
+CREATE FUNCTION @extschema@.rollup_schedule(cron pg_catalog.text DEFAULT '*/10 * * * *') RETURNS pg_catalog.int8
+	AS 'MODULE_PATHNAME', 'dailyrollup_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_schedule(pg_catalog.text)
+	IS 'has pg_cron make the passes: creates or replaces the caller''s job in this database, CALL rollup_run() as the caller; returns pg_cron''s number of it';
+
+CREATE FUNCTION @extschema@.rollup_unschedule() RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_unschedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.rollup_unschedule()
+	IS 'removes the job that rollup_schedule has made for the caller; false: there was none';
+
 /*
  * Views.
  */
-CREATE FUNCTION dailyrollup._late(rollup pg_catalog.regclass) RETURNS TABLE ("key" pg_catalog.jsonb, marks pg_catalog.int8)
+CREATE FUNCTION dailyrollup._scheduled() RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_scheduled' LANGUAGE C STABLE PARALLEL UNSAFE;
+
+CREATE FUNCTION dailyrollup._late(rollup pg_catalog.regclass) RETURNS TABLE ("key" pg_catalog.jsonb, marks pg_catalog.int8, since pg_catalog.timestamptz)
 	AS 'MODULE_PATHNAME', 'dailyrollup_late' LANGUAGE C STRICT STABLE PARALLEL UNSAFE ROWS 100;
 
 CREATE FUNCTION dailyrollup._wanted_mode(mode pg_catalog.text, state pg_catalog.text, was pg_catalog.text) RETURNS pg_catalog.text
@@ -352,9 +392,9 @@ CREATE VIEW dailyrollup._visible_rollups WITH (security_barrier) AS
 	WHERE pg_catalog.pg_has_role(c.relowner, 'USAGE') OR pg_catalog.pg_has_role('pg_monitor', 'USAGE');
 
 CREATE VIEW @extschema@.rollup_late WITH (security_barrier) AS
-	SELECT r.live AS rollup, l."key", l.marks
+	SELECT r.live AS rollup, l."key", l.marks, l.since
 	FROM dailyrollup._visible_rollups r CROSS JOIN LATERAL dailyrollup._late(r.live) l;
-COMMENT ON VIEW @extschema@.rollup_late IS 'keys that wait for a recompute, with the number of their marks; rows of one''s own rollups, all for pg_monitor';
+COMMENT ON VIEW @extschema@.rollup_late IS 'keys that wait for a recompute, with the number of their marks and the beginning of the first transaction that marked them; rows of one''s own rollups, all for pg_monitor';
 
 CREATE VIEW @extschema@.rollup_runs WITH (security_barrier) AS
 	SELECT n.id, r.live AS rollup, n.action, n.started_at, n.finished_at,
@@ -364,22 +404,131 @@ CREATE VIEW @extschema@.rollup_runs WITH (security_barrier) AS
 	FROM dailyrollup.runs n JOIN dailyrollup._visible_rollups r ON r.id OPERATOR(pg_catalog.=) n.rollup_id;
 COMMENT ON VIEW @extschema@.rollup_runs IS 'each refresh and each step of a pass, with its window, its counts, its outcome and reason; rows of one''s own rollups, all for pg_monitor';
 
+CREATE FUNCTION dailyrollup._next_due(rollup pg_catalog.regclass, OUT next_due pg_catalog.timestamptz, OUT reason pg_catalog.text)
+	AS 'MODULE_PATHNAME', 'dailyrollup_next_due' LANGUAGE C STRICT STABLE PARALLEL UNSAFE;
+CREATE FUNCTION dailyrollup._worker_serves() RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_worker_serves' LANGUAGE C STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._progress() RETURNS TABLE (
+	pid pg_catalog.int4, rollup pg_catalog.regclass, phase pg_catalog.text,
+	part pg_catalog.int4, parts pg_catalog.int4, "rows" pg_catalog.int8,
+	started_at pg_catalog.timestamptz, phase_started_at pg_catalog.timestamptz)
+	AS 'MODULE_PATHNAME', 'dailyrollup_progress' LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
+
+CREATE VIEW @extschema@.rollup_progress WITH (security_barrier) AS
+	SELECT p.rollup, p.pid, p.phase, p.part, p.parts, p."rows", p.started_at, p.phase_started_at
+	FROM dailyrollup._progress() p JOIN dailyrollup._visible_rollups r ON r.live OPERATOR(pg_catalog.=) p.rollup;
+COMMENT ON VIEW @extschema@.rollup_progress IS 'the passes that run now: what each is doing, at which part of how many; empty where the library is not preloaded; rows of one''s own rollups, all for pg_monitor';
+
 CREATE VIEW @extschema@.rollup_status WITH (security_barrier) AS
 	SELECT r.live AS rollup, r.source, r.current_view, r.state,
 		dailyrollup._wanted_mode(r.mode, r.state, r.was) AS wanted_mode, r.mode, r.fold,
 		coalesce(r.watermark, r.shadow_watermark) AS watermark,
 		pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) coalesce(r.watermark, r.shadow_watermark) AS lag,
 		r.shadow, r.time_zone, r.delay,
-		(SELECT pg_catalog.count(*) FROM dailyrollup._late(r.live)) AS late_keys,
+		l.late_keys, l.oldest_late,
 		r.reseed,
-		n.action AS last_action, n.outcome AS last_outcome, n.finished_at AS last_run_at
-	FROM dailyrollup._visible_rollups r LEFT JOIN LATERAL (
+		d.next_due, d.reason AS next_step, CASE WHEN dailyrollup._worker_serves() THEN 'worker' WHEN dailyrollup._scheduled() THEN 'pg_cron' ELSE 'nobody' END AS run_by,
+		n.action AS last_action, n.outcome AS last_outcome, n.finished_at AS last_run_at,
+		r.failures, r.last_error, r.retry_at,
+		c."rows", c.keys, c.finished_at AS checked_at,
+		f.missing_daily, f.missing_live, f.mismatches, f.duplicates, f.finished_at AS compared_at,
+		(SELECT p.phase FROM dailyrollup._progress() p WHERE p.rollup OPERATOR(pg_catalog.=) r.live LIMIT 1) AS activity
+	FROM dailyrollup._visible_rollups r
+	CROSS JOIN LATERAL (
+		SELECT pg_catalog.count(*) AS late_keys,
+			pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.min(k.since) AS oldest_late
+		FROM dailyrollup._late(r.live) k) l
+	CROSS JOIN LATERAL dailyrollup._next_due(r.live) d
+	LEFT JOIN LATERAL (
 		SELECT m.* FROM dailyrollup.runs m
 		WHERE m.rollup_id OPERATOR(pg_catalog.=) r.id
-		ORDER BY m.id DESC LIMIT 1) n ON true;
-COMMENT ON VIEW @extschema@.rollup_status IS 'a row per rollup: state, watermark, waiting keys, last run; rows of one''s own rollups, all for pg_monitor';
+		ORDER BY m.id DESC LIMIT 1) n ON true
+	LEFT JOIN LATERAL (
+		SELECT m.* FROM dailyrollup.runs m
+		WHERE m.rollup_id OPERATOR(pg_catalog.=) r.id AND m."rows" IS NOT NULL
+		ORDER BY m.id DESC LIMIT 1) c ON true
+	LEFT JOIN LATERAL (
+		SELECT m.* FROM dailyrollup.runs m
+		WHERE m.rollup_id OPERATOR(pg_catalog.=) r.id AND m.mismatches IS NOT NULL
+		ORDER BY m.id DESC LIMIT 1) f ON true;
+COMMENT ON VIEW @extschema@.rollup_status IS 'a row per rollup: state, watermark, waiting keys, last run, next one and who makes it, last error, last counts; rows of one''s own rollups, all for pg_monitor';
 
-GRANT SELECT ON @extschema@.rollup_late, @extschema@.rollup_runs, @extschema@.rollup_status TO PUBLIC;
+-- Each leg asks for what it needs alone: whoever reads one name pays for no other.
+CREATE VIEW @extschema@.rollup_metrics WITH (security_barrier) AS
+	SELECT m.name,
+		pg_catalog.jsonb_build_object('database', pg_catalog.current_database(),
+			'rollup', pg_catalog.format('%I.%I', s.nspname, c.relname)) OPERATOR(pg_catalog.||) m.labels AS labels,
+		m.value, m.help
+	FROM dailyrollup._visible_rollups r
+	JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) r.live
+	JOIN pg_catalog.pg_namespace s ON s.oid OPERATOR(pg_catalog.=) c.relnamespace
+	CROSS JOIN LATERAL (
+		SELECT 'dailyrollup_state_info' AS name,
+			pg_catalog.jsonb_build_object('state', r.state, 'wanted_mode', dailyrollup._wanted_mode(r.mode, r.state, r.was)) AS labels,
+			1::pg_catalog.float8 AS value,
+			'State that the rollup is in and mode that is wanted for it; the value is always 1.' AS help
+		UNION ALL
+		SELECT 'dailyrollup_watermark_timestamp_seconds', '{}',
+			pg_catalog.date_part('epoch', coalesce(r.watermark, r.shadow_watermark)),
+			'Midnight before which the table that the daily refresh keeps is exact, in seconds since 1970.'
+		WHERE coalesce(r.watermark, r.shadow_watermark) IS NOT NULL
+		UNION ALL
+		SELECT 'dailyrollup_lag_seconds', '{}',
+			pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) coalesce(r.watermark, r.shadow_watermark)),
+			'Seconds from the watermark to now; at most a day and the delay where all is well.'
+		WHERE coalesce(r.watermark, r.shadow_watermark) IS NOT NULL
+		UNION ALL
+		SELECT 'dailyrollup_late_keys', '{}',
+			(SELECT pg_catalog.count(*) FROM dailyrollup._late(r.live))::pg_catalog.float8,
+			'Keys that wait for a recompute.'
+		UNION ALL
+		SELECT 'dailyrollup_failures', '{}', r.failures::pg_catalog.float8,
+			'Passes over the rollup that have failed since the last one that did not.'
+		UNION ALL
+		SELECT 'dailyrollup_refresh_seconds', '{}',
+			pg_catalog.date_part('epoch', n.finished_at OPERATOR(pg_catalog.-) n.started_at),
+			'How long the last refresh took, its waits included.'
+		FROM (SELECT l.* FROM dailyrollup.runs l
+			WHERE l.rollup_id OPERATOR(pg_catalog.=) r.id
+			AND l.action OPERATOR(pg_catalog.=) ANY ('{seed,fold,late}'::pg_catalog.text[])
+			AND l.outcome OPERATOR(pg_catalog.=) 'ok'
+			ORDER BY l.id DESC LIMIT 1) n
+		UNION ALL
+		SELECT 'dailyrollup_refresh_total',
+			pg_catalog.jsonb_build_object('action', n.action, 'outcome', n.outcome),
+			pg_catalog.sum(n.runs)::pg_catalog.float8,
+			'Steps of passes and refreshes, by what they did and what came of it.'
+		FROM (SELECT l.action, l.outcome, pg_catalog.count(*) AS runs FROM dailyrollup.runs l
+			WHERE l.rollup_id OPERATOR(pg_catalog.=) r.id GROUP BY l.action, l.outcome
+			UNION ALL
+			SELECT p.action, p.outcome, p.runs FROM dailyrollup.past_runs p
+			WHERE p.rollup_id OPERATOR(pg_catalog.=) r.id) n
+		GROUP BY n.action, n.outcome
+		UNION ALL
+		SELECT 'dailyrollup_diff_rows', pg_catalog.jsonb_build_object('class', k.class), k."rows"::pg_catalog.float8,
+			'Rows of the last comparison of the table with its shadow, by class; 0 everywhere: they agree.'
+		FROM (SELECT l.* FROM dailyrollup.runs l
+			WHERE l.rollup_id OPERATOR(pg_catalog.=) r.id
+			AND l.action OPERATOR(pg_catalog.=) 'diff' AND l.missing_daily IS NOT NULL
+			AND l.started_at OPERATOR(pg_catalog.>=) r.shadow_at
+			ORDER BY l.id DESC LIMIT 1) n
+		CROSS JOIN LATERAL (VALUES ('missing_daily', n.missing_daily), ('missing_live', n.missing_live),
+			('mismatch', n.mismatches), ('duplicate', n.duplicates)) k(class, "rows")
+		WHERE r.state OPERATOR(pg_catalog.=) 'shadow'
+		UNION ALL
+		SELECT 'dailyrollup_table_rows', pg_catalog.jsonb_build_object('side', b.side, 'kind', k.kind), k."rows"::pg_catalog.float8,
+			'Rows and distinct keys of the table (live) and of its shadow (daily) when they were last counted; two numbers that differ mean duplicates.'
+		FROM (VALUES ('live', '{check,promote}'::pg_catalog.text[]), ('daily', '{diff}')) b(side, actions)
+		CROSS JOIN LATERAL (SELECT l.* FROM dailyrollup.runs l
+			WHERE l.rollup_id OPERATOR(pg_catalog.=) r.id
+			AND l.action OPERATOR(pg_catalog.=) ANY (b.actions) AND l."rows" IS NOT NULL
+			ORDER BY l.id DESC LIMIT 1) n
+		CROSS JOIN LATERAL (VALUES ('rows', n."rows"), ('keys', n.keys)) k(kind, "rows")
+		WHERE b.side OPERATOR(pg_catalog.=) 'live' OR (r.shadow IS NOT NULL AND n.started_at OPERATOR(pg_catalog.>=) r.shadow_at)
+	) m;
+COMMENT ON VIEW @extschema@.rollup_metrics IS 'numbers for a monitoring system: name, labels, value, help; names and labels are an interface; rows of one''s own rollups, all for pg_monitor';
+
+GRANT SELECT ON @extschema@.rollup_late, @extschema@.rollup_runs, @extschema@.rollup_status, @extschema@.rollup_progress, @extschema@.rollup_metrics TO PUBLIC;
 
 /*
  * Privileges, whatever the installing role's default privileges say: our tables
@@ -424,7 +573,10 @@ GRANT EXECUTE ON FUNCTION
 	@extschema@.rollup_promote(pg_catalog.regclass),
 	@extschema@.rollup_recompute(pg_catalog.regclass),
 	@extschema@.rollup_flush(pg_catalog.regclass),
-	@extschema@.rollup_fold()
+	@extschema@.rollup_fold(),
+	@extschema@.rollup_plan(),
+	@extschema@.rollup_schedule(pg_catalog.text),
+	@extschema@.rollup_unschedule()
 	TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE @extschema@.rollup_run(pg_catalog.regclass) TO PUBLIC;
 

@@ -8,12 +8,14 @@
  */
 #include "announce.h"
 
+#include "catalog/pg_type.h"
 #include "commands/async.h"
 #include "lib/stringinfo.h"
 #include "utils/json.h"
 #include "utils/timestamp.h"
 
-/* Tell, when the transaction commits, of a run that ended at its to_time. */
+/* Tell, when the transaction commits, of a run that ended at its to_time.  The
+ * rollup's name is as SQL reads it. */
 void
 dr_announce(const char *rollup, const DrRun *run)
 {
@@ -23,7 +25,8 @@ dr_announce(const char *rollup, const DrRun *run)
 	appendStringInfoString(&payload, "{\"rollup\": ");
 	escape_json(&payload, rollup);
 	appendStringInfo(&payload, ", \"action\": \"%s\", \"watermark\": ", run->action);
-	escape_json(&payload, timestamptz_to_str(run->to_time));
+	escape_json(&payload, JsonEncodeDateTime(NULL, TimestampTzGetDatum(run->to_time),
+											 TIMESTAMPTZOID, NULL));
 	if (run->counted)
 		appendStringInfo(&payload, ", \"rows\": " INT64_FORMAT ", \"keys\": " INT64_FORMAT,
 						 run->rows, run->keys);

@@ -147,6 +147,13 @@ dr_boundary_next(pg_tz *zone, TimestampTz instant)
 	return boundary;
 }
 
+/* The instant that lies so long after another one. */
+TimestampTz
+dr_boundary_after(TimestampTz instant, const Interval *delay)
+{
+	return instant + delay->time + delay->day * USECS_PER_DAY;
+}
+
 /* The midnight in one zone of the day whose midnight it is in another. */
 TimestampTz
 dr_boundary_translate(TimestampTz boundary, pg_tz *from, pg_tz *to)

@@ -14,6 +14,7 @@
 extern pg_tz *dr_boundary_zone(const char *name);
 extern Interval *dr_boundary_check_delay(Interval *delay);
 extern TimestampTz dr_boundary_before(TimestampTz instant, const Interval *delay);
+extern TimestampTz dr_boundary_after(TimestampTz instant, const Interval *delay);
 extern TimestampTz dr_boundary_translate(TimestampTz boundary, pg_tz *from, pg_tz *to);
 extern TimestampTz dr_boundary_latest(pg_tz *zone, TimestampTz instant);
 extern TimestampTz dr_boundary_next(pg_tz *zone, TimestampTz instant);

@@ -32,7 +32,7 @@
 #include "boundary.h"
 #include "compat.h"
 #include "guc.h"
-#include "identity.h"
+#include "shared.h"
 
 /* columns of dailyrollup.rollups, as the install script makes them */
 enum
@@ -58,7 +58,10 @@ enum
 	Anum_shadow_watermark,
 	Anum_shadow_at,
 	Anum_proof,
-	Natts_rollups = Anum_proof
+	Anum_failures,
+	Anum_last_error,
+	Anum_retry_at,
+	Natts_rollups = Anum_retry_at
 };
 
 static const char *const state_names[] = {"new", "off", "shadow", "on"};
@@ -206,6 +209,10 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 	if (!null[Anum_shadow_at])
 		rollup->shadow_at = DatumGetTimestampTz(v[Anum_shadow_at]);
 	rollup->proof = DatumGetInt64(v[Anum_proof]);
+	rollup->failures = DatumGetInt32(v[Anum_failures]);
+	rollup->last_error = optional_text(v[Anum_last_error], null[Anum_last_error]);
+	if (!null[Anum_retry_at])
+		rollup->retry_at = DatumGetTimestampTz(v[Anum_retry_at]);
 	rollup->owner = dr_catalog_relation_owner(rollup->live);
 	return rollup;
 }
@@ -388,6 +395,7 @@ dailyrollup_rollup_changed(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("this function serves a trigger of dailyrollup.rollups alone")));
 	desc = RelationGetDescr(trigger->tg_relation);
+	dr_shared_note_change();
 	invalidate_source(trigger->tg_trigtuple, desc);
 	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
 		invalidate_source(trigger->tg_newtuple, desc);

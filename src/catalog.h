@@ -45,6 +45,9 @@ typedef struct DrRollup
 	TimestampTz shadow_watermark;
 	TimestampTz shadow_at;		/* when it was begun */
 	int64		proof;			/* what a read of the marks proves; secret */
+	int			failures;		/* of passes, since one that did not fail */
+	char	   *last_error;		/* NULL: none */
+	TimestampTz retry_at;		/* 0: at once */
 	Oid			owner;			/* of live; not a column */
 } DrRollup;
 

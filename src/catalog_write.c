@@ -295,6 +295,46 @@ dr_catalog_set_time_zone(const DrRollup *rollup, const char *time_zone,
 				 " WHERE id = $1", 4, types, values, NULL);
 }
 
+/* A pass has failed; the worker makes the next one at that time. */
+void
+dr_catalog_note_failure(const DrRollup *rollup, const char *error, TimestampTz retry_at)
+{
+	Oid			types[3] = {INT4OID, TEXTOID, TIMESTAMPTZOID};
+	Datum		values[3] = {
+		Int32GetDatum(rollup->id), CStringGetTextDatum(error), TimestampTzGetDatum(retry_at)
+	};
+
+	write_rollup(rollup, "UPDATE dailyrollup.rollups SET failures = failures + 1,"
+				 " last_error = $2, retry_at = $3 WHERE id = $1", 3, types, values, NULL);
+}
+
+/* One has not failed. */
+void
+dr_catalog_note_success(const DrRollup *rollup)
+{
+	set_column(rollup, "failures = 0, last_error = NULL, retry_at = $2",
+			   TIMESTAMPTZOID, (Datum) 0, true);
+}
+
+/* Forget runs that ended before that time, but for the last one; how many they
+ * were is kept, for what counts runs may not fall. */
+void
+dr_catalog_forget_runs(const DrRollup *rollup, TimestampTz before)
+{
+	Oid			types[2] = {INT4OID, TIMESTAMPTZOID};
+	Datum		values[2] = {Int32GetDatum(rollup->id), TimestampTzGetDatum(before)};
+
+	write_rows("WITH gone AS (DELETE FROM dailyrollup.runs r WHERE r.rollup_id = $1"
+			   " AND r.finished_at < $2 AND r.id <"
+			   " (SELECT pg_catalog.max(m.id) FROM dailyrollup.runs m WHERE m.rollup_id = $1)"
+			   " RETURNING r.action, r.outcome)"
+			   " INSERT INTO dailyrollup.past_runs AS p (rollup_id, action, outcome, runs)"
+			   " SELECT $1, g.action, g.outcome, pg_catalog.count(*) FROM gone g"
+			   " GROUP BY g.action, g.outcome"
+			   " ON CONFLICT (rollup_id, action, outcome) DO UPDATE SET runs = p.runs + excluded.runs",
+			   2, types, values, NULL);
+}
+
 /* Forget a rollup and its history. */
 void
 dr_catalog_delete(const DrRollup *rollup)
@@ -303,6 +343,8 @@ dr_catalog_delete(const DrRollup *rollup)
 	Datum		values[1] = {Int32GetDatum(rollup->id)};
 
 	write_rows("DELETE FROM dailyrollup.runs WHERE rollup_id = $1",
+			   1, types, values, NULL);
+	write_rows("DELETE FROM dailyrollup.past_runs WHERE rollup_id = $1",
 			   1, types, values, NULL);
 	write_rollup(rollup, "DELETE FROM dailyrollup.rollups WHERE id = $1",
 				 1, types, values, NULL);

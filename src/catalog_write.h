@@ -26,6 +26,10 @@ extern void dr_catalog_set_delay(const DrRollup *rollup, Interval *delay);
 extern void dr_catalog_set_fold(const DrRollup *rollup, bool fold);
 extern void dr_catalog_set_time_zone(const DrRollup *rollup, const char *time_zone,
 									 TimestampTz watermark, TimestampTz shadow_watermark);
+extern void dr_catalog_note_failure(const DrRollup *rollup, const char *error,
+									TimestampTz retry_at);
+extern void dr_catalog_note_success(const DrRollup *rollup);
+extern void dr_catalog_forget_runs(const DrRollup *rollup, TimestampTz before);
 extern void dr_catalog_delete(const DrRollup *rollup);
 extern void dr_catalog_insert_run(const DrRollup *rollup, const DrRun *run);
 

@@ -129,16 +129,16 @@ dr_check_count_common(const DrRollup *rollup, const DrDefinition *def)
 }
 
 /* How many keys differ between live and the definition over the whole source,
- * whatever is marked. */
+ * but for those with marks of the kind "waiting". */
 int64
-dr_check_count_differences(const DrRollup *rollup, const DrDefinition *def)
+dr_check_count_differences(const DrRollup *rollup, const DrDefinition *def, char waiting)
 {
 	DrIdentity	before;
 	int64		keys;
 
 	dr_identity_enter_sql(rollup->owner, &before);
 	run_count(rollup, psprintf("SELECT pg_catalog.count(*) FROM (%s) d(a, b, c, d, e, f)",
-							   dr_compare_verify(def, rollup, DR_DIRTIES_NONE, NULL)));
+							   dr_compare_verify(def, rollup, waiting, NULL)));
 	keys = count_column(1);
 	dr_identity_leave_sql(&before);
 	return keys;
@@ -296,7 +296,7 @@ list_late(ReturnSetInfo *result, const DrRollup *rollup)
 									   DR_DIRTIES_ANY : dr_catalog_dirties_live(rollup)),
 					true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the marks of \"%s\"", dr_catalog_name(rollup->live));
-	return_spi_rows(result, 2);
+	return_spi_rows(result, 3);
 	dr_identity_leave_sql(&before);
 }
 

@@ -25,7 +25,8 @@ extern void dr_check_distrust_indexes(void);
 extern void dr_check_written(const DrRollup *rollup, const DrDefinition *def, Oid table,
 							 int64 expected);
 extern int64 dr_check_count_common(const DrRollup *rollup, const DrDefinition *def);
-extern int64 dr_check_count_differences(const DrRollup *rollup, const DrDefinition *def);
+extern int64 dr_check_count_differences(const DrRollup *rollup, const DrDefinition *def,
+										char waiting);
 extern bool dr_check_diff(const DrRollup *rollup, DrRun *run, char **keys);
 
 #endif							/* DR_CHECK_H */

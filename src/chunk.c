@@ -37,6 +37,10 @@
 /* More spans than that are not made. */
 #define SPANS	64
 
+/* More parts than that are not told apart. */
+#define MAX_COUNTED	1000
+
+/* Keep the candidate, if it is the nearest after W so far. */
 static void
 consider(TimestampTz candidate, bool has_watermark, TimestampTz watermark, TimestampTz *end)
 {
@@ -184,4 +188,24 @@ dr_chunk_end(const DrRollup *rollup, const DrDefinition *def,
 		end = end_of_span(rollup, def, has_watermark, watermark, boundary);
 	table_close(source, AccessShareLock);
 	return end;
+}
+
+/* How many parts there are to go, about: the last of them may be a short one. */
+int
+dr_chunk_count(const DrRollup *rollup, const DrDefinition *def,
+			   bool has_watermark, TimestampTz watermark, TimestampTz boundary)
+{
+	TimestampTz end = dr_chunk_end(rollup, def, has_watermark, watermark, boundary);
+	TimestampTz next;
+	int			n = 1;
+
+	while (end < boundary && n < MAX_COUNTED)
+	{
+		next = dr_chunk_end(rollup, def, true, end, boundary);
+		if (next <= end)
+			break;
+		end = next;
+		n++;
+	}
+	return n;
 }

@@ -14,5 +14,8 @@
 extern TimestampTz dr_chunk_end(const DrRollup *rollup, const DrDefinition *def,
 								bool has_watermark, TimestampTz watermark,
 								TimestampTz boundary);
+extern int	dr_chunk_count(const DrRollup *rollup, const DrDefinition *def,
+						   bool has_watermark, TimestampTz watermark,
+						   TimestampTz boundary);
 
 #endif							/* DR_CHUNK_H */

@@ -30,10 +30,16 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "varatt.h"
+#include "catalog/pg_database.h"
 #define dr_is_class_owner(oid, role)	object_ownercheck(RelationRelationId, (oid), (role))
+#define dr_is_database_owner(oid, role)	object_ownercheck(DatabaseRelationId, (oid), (role))
 #else
 #define dr_is_class_owner(oid, role)	pg_class_ownercheck((oid), (role))
+#define dr_is_database_owner(oid, role)	pg_database_ownercheck((oid), (role))
 #endif
+
+/* Is the database whole?  One that was left by a DROP that did not end is not. */
+#define dr_database_is_valid(form)	((form)->datconnlimit != -2)
 
 /*
  * Expressions of a query's target list without the grouping step that servers

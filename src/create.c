@@ -366,10 +366,32 @@ index_leads_with_key(const DrDefinition *def)
 	return found;
 }
 
+/* Who makes the passes in this database; NULL: nobody. */
+static const char *
+pass_maker(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	char	   *maker;
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute("SELECT CASE WHEN dailyrollup._worker_serves() THEN 'the background worker'"
+					" WHEN dailyrollup._scheduled() THEN 'pg_cron' END", true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "could not find out who makes the passes");
+	maker = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	if (maker != NULL)
+		maker = MemoryContextStrdup(context, maker);
+	SPI_finish();
+	return maker;
+}
+
 static void
 give_notices(const DrRollup *rollup, const DrDefinition *def)
 {
-	char	   *live = quote_literal_cstr(dr_objects_relation(rollup->live));
+	const char *maker = pass_maker();
+	char	   *how = maker ? psprintf("It is made by %s.", maker) :
+		psprintf("Run CALL rollup_run(%s).",
+				 quote_literal_cstr(dr_objects_relation(rollup->live)));
 
 	dr_definition_notice(def);
 	dr_adopt_warn_of_triggers(rollup->live);
@@ -382,27 +404,25 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 		ereport(NOTICE,
 				(errmsg("table \"%s\" is a rollup now", dr_catalog_name(rollup->live)),
 				 errdetail("The next pass brings it to its query's content, and keeps it from then on."),
-				 errhint("Run CALL rollup_run(%s).", live)));
+				 errhint("%s", how)));
 	else if (rollup->state == DR_STATE_OFF)
 		ereport(NOTICE,
 				(errmsg("table \"%s\" is a rollup now, and stays as it is",
 						dr_catalog_name(rollup->live)),
 				 errdetail("Nothing changes it before the mode wanted for it is \"on\", or rollup_recompute is run."),
 				 errhint("Mode \"shadow\" builds the right content beside it, rollup_diff compares them.")));
-	else if (dr_catalog_wanted(rollup) == DR_STATE_ON)
-		ereport(NOTICE,
-				(errmsg("rollup \"%s\" is filled by its first refresh",
-						dr_catalog_name(rollup->live)),
-				 errdetail("Until then \"%s\" is computed from the source.",
-						   dr_catalog_name(rollup->current_view)),
-				 errhint("Run SELECT * FROM rollup_refresh(%s).", live)));
 	else
 		ereport(NOTICE,
 				(errmsg("rollup \"%s\" is filled by its first pass",
 						dr_catalog_name(rollup->live)),
 				 errdetail("Until then \"%s\" is computed from the source.",
 						   dr_catalog_name(rollup->current_view)),
-				 errhint("Run CALL rollup_run(%s).", live)));
+				 errhint("%s", how)));
+	if (maker == NULL)
+		ereport(WARNING,
+				(errmsg("nothing makes the passes of rollup \"%s\" by itself",
+						dr_catalog_name(rollup->live)),
+				 errhint("Add dailyrollup to shared_preload_libraries, or have pg_cron do it: SELECT rollup_schedule().")));
 }
 
 /* What belongs to a rollup is neither live nor source of another one. */

@@ -10,10 +10,15 @@
 #include <limits.h>
 
 #include "utils/guc.h"
+#include "utils/varlena.h"
 
 int			dr_guc_mode = DR_MODE_UNSET;
 int			dr_guc_delay = 210 * 60;
 bool		dr_guc_backfill = false;
+int			dr_guc_late_interval = 60 * 60;
+bool		dr_guc_worker = true;
+char	   *dr_guc_databases = NULL;
+int			dr_guc_history = 90 * 24 * 60 * 60;
 int			dr_guc_max_late_keys = -1;
 int			dr_guc_writer_timeout = 5 * 60 * 1000;
 
@@ -25,8 +30,22 @@ static const struct config_enum_entry modes[] = {
 	{NULL, 0, false}
 };
 
-void
-dr_guc_init(void)
+static bool
+check_databases(char **value, void **extra, GucSource source)
+{
+	char	   *copy = pstrdup(*value);
+	List	   *names;
+
+	if (!SplitIdentifierString(copy, ',', &names))
+	{
+		GUC_check_errdetail("List syntax is invalid.");
+		return false;
+	}
+	return true;
+}
+
+static void
+define_what_is_wanted(void)
 {
 	DefineCustomEnumVariable("dailyrollup.mode",
 							 "Sets the mode wanted for rollups that have none of their own.",
@@ -56,7 +75,11 @@ dr_guc_init(void)
 							 false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+}
 
+static void
+define_limits(void)
+{
 	DefineCustomIntVariable("dailyrollup.max_late_keys",
 							"Sets how many late keys a refresh recomputes one by one.",
 							"With more of them waiting, the refresh builds the whole "
@@ -75,6 +98,50 @@ dr_guc_init(void)
 							5 * 60 * 1000, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+}
 
+static void
+define_worker(void)
+{
+	DefineCustomIntVariable("dailyrollup.late_interval",
+							"Sets how often the worker recomputes late keys between refreshes.",
+							"0 leaves them to the next refresh.",
+							&dr_guc_late_interval,
+							60 * 60, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("dailyrollup.worker",
+							 "Sets whether the background worker makes passes.",
+							 "It exists where the library is in shared_preload_libraries.",
+							 &dr_guc_worker,
+							 true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("dailyrollup.databases",
+							   "Sets the databases that the background worker looks at.",
+							   "A list of names, separated by commas; empty: each database "
+							   "that has the extension.",
+							   &dr_guc_databases,
+							   "",
+							   PGC_SIGHUP, GUC_LIST_INPUT,
+							   check_databases, NULL, NULL);
+
+	DefineCustomIntVariable("dailyrollup.history",
+							"Sets how long the rows of rollup_runs are kept.",
+							"A pass removes older ones.",
+							&dr_guc_history,
+							90 * 24 * 60 * 60, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+}
+
+void
+dr_guc_init(void)
+{
+	define_what_is_wanted();
+	define_limits();
+	define_worker();
 	MarkGUCPrefixReserved("dailyrollup");
 }

@@ -20,6 +20,10 @@ typedef enum DrMode
 extern int	dr_guc_mode;		/* a DrMode */
 extern int	dr_guc_delay;		/* seconds after midnight */
 extern bool dr_guc_backfill;
+extern int	dr_guc_late_interval;	/* seconds; 0: with the refresh alone */
+extern bool dr_guc_worker;
+extern char *dr_guc_databases;	/* a list of names; empty: all */
+extern int	dr_guc_history;		/* seconds */
 extern int	dr_guc_max_late_keys;	/* keys; -1: a fifth of live's rows, at
 									 * least DR_LATE_KEYS_FLOOR */
 extern int	dr_guc_writer_timeout;	/* milliseconds; 0: wait for ever */

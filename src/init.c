@@ -12,9 +12,13 @@
 #include "fold.h"
 #include "guard.h"
 #include "guc.h"
+#include "hold.h"
 #include "late.h"
 #include "plans.h"
+#include "progress.h"
+#include "shared.h"
 #include "watermark.h"
+#include "worker.h"
 
 PG_MODULE_MAGIC;
 
@@ -24,10 +28,14 @@ void
 _PG_init(void)
 {
 	dr_guc_init();
+	dr_shared_init();
+	dr_progress_init();
 	dr_watermark_init();
 	dr_plans_init();
 	dr_guard_init();
 	dr_late_init();
 	dr_batch_init();
 	dr_fold_init();
+	dr_worker_init();
+	dr_hold_init();
 }

@@ -18,7 +18,9 @@
 #include "locks.h"
 
 #include "access/genam.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
+#include "commands/extension.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -53,6 +55,19 @@ complain_of_wait(const char *source, const char *pids)
 }
 
 /*
+ * Keep the extension, to the end of the transaction: a DROP of it locks it
+ * first, and then in its own order what we lock in ours.
+ */
+void
+dr_locks_extension(void)
+{
+	Oid			extension = get_extension_oid(DR_SCHEMA, true);
+
+	if (OidIsValid(extension))
+		LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
+}
+
+/*
  * Take the refresh lock, to the end of the transaction; wait for another
  * refresh up to dailyrollup.writer_timeout.
  */
@@ -66,6 +81,7 @@ dr_locks_refresh(Oid definition, const char *rollup)
 	dr_patience_limit(&patience);
 	PG_TRY();
 	{
+		dr_locks_extension();
 		LockRelationOid(definition, ExclusiveLock);
 	}
 	PG_CATCH();
@@ -135,6 +151,7 @@ dr_locks_unlimit_waits(int level)
 bool
 dr_locks_refresh_if_free(Oid definition)
 {
+	dr_locks_extension();
 	for (int tries = 0; !ConditionalLockRelationOid(definition, ExclusiveLock); tries++)
 	{
 		if (tries == 20)

@@ -4,6 +4,7 @@
  *
  * Lock order, obeyed everywhere:
  *
+ *		0. the extension, against a DROP
  *		1. the rollup's refresh lock (several rollups: in order of live's OID)
  *		2. the source (a refresh: only after the wait for writers)
  *		3. the shadow
@@ -22,6 +23,7 @@
 
 #include "dailyrollup.h"
 
+extern void dr_locks_extension(void);
 extern void dr_locks_refresh(Oid definition, const char *rollup);
 extern bool dr_locks_refresh_if_free(Oid definition);
 extern void dr_locks_exclude_refresh(Oid definition, const char *rollup);

@@ -87,7 +87,8 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
 	append_key_defs(&buf, def);
 	appendStringInfoString(&buf, ", proof pg_catalog.int8, plain pg_catalog.bool,"
-						   " dirties pg_catalog.\"char\")"
+						   " dirties pg_catalog.\"char\","
+						   " since pg_catalog.timestamptz DEFAULT pg_catalog.now())"
 						   " WITH (vacuum_truncate = off)");
 	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE plain", marks,
 					 dr_phrase_join(names, def->nkeys, ", "));

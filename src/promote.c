@@ -131,9 +131,10 @@ record(const DrRollup *rollup, const DrPromoted *promoted, TimestampTz started_a
 	};
 
 	dr_catalog_insert_run(rollup, &run);
-	dr_announce(dr_catalog_name(rollup->live), &run);
+	dr_announce(dr_objects_relation(rollup->live), &run);
 	ereport(LOG,
-			(errmsg("promoted rollup \"%s\" to %s: " INT64_FORMAT " rows = " INT64_FORMAT
+			(errhidestmt(true), errhidecontext(true),
+			 errmsg("promoted rollup \"%s\" to %s: " INT64_FORMAT " rows = " INT64_FORMAT
 					" keys, replaced " INT64_FORMAT " rows of " INT64_FORMAT " keys",
 					dr_catalog_name(rollup->live),
 					timestamptz_to_str(rollup->shadow_watermark),

@@ -174,14 +174,14 @@ dr_query_count_late(const DrDefinition *def, const DrRollup *rollup, char dirtie
 					dr_phrase_relation(rollup->marks), of_kind(dirties));
 }
 
-/* The waiting keys as jsonb, with the number of their marks. */
+/* The waiting keys as jsonb, with the number and the first time of their marks. */
 char *
 dr_query_list_late(const DrDefinition *def, const DrRollup *rollup, char dirties)
 {
 	char	   *keys = dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", ");
 
-	return psprintf("SELECT %s, m.n FROM (SELECT %s, pg_catalog.count(*) AS n"
-					" FROM %s m%s GROUP BY %s) m",
+	return psprintf("SELECT %s, m.n, m.since FROM (SELECT %s, pg_catalog.count(*) AS n,"
+					" pg_catalog.min(m.since) AS since FROM %s m%s GROUP BY %s) m",
 					dr_phrase_key_json(def, dr_phrase_mark_key(def, "m")), keys,
 					dr_phrase_relation(rollup->marks), of_kind(dirties), keys);
 }

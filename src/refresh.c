@@ -494,7 +494,13 @@ settle(Refresh *refresh)
 	run->outcome = "ok";
 	run->kept = true;
 	dr_catalog_insert_run(refresh->rollup, run);
-	dr_announce(refresh->name, run);
+	dr_announce(dr_objects_relation(refresh->rollup->live), run);
+	ereport(LOG,
+			(errhidestmt(true), errhidecontext(true),
+			 errmsg("refreshed rollup \"%s\" to %s: %s, " INT64_FORMAT " keys folded, "
+					INT64_FORMAT " late keys", refresh->name,
+					timestamptz_to_str(refresh->boundary), run->action,
+					run->folded_keys, run->late_keys)));
 	DR_WAITPOINT_IN_COMMIT("refresh-in-commit");
 }
 

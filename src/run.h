@@ -1,8 +1,8 @@
 /*
  * run.h
- *		The pass.
+ *		CALL rollup_run(), and what it would do.
  *
- * Layer 10.
+ * Layer 11: SQL-callable functions only.
  */
 #ifndef DR_RUN_H
 #define DR_RUN_H

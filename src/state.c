@@ -230,7 +230,7 @@ start_folding(const DrRollup *rollup)
 
 	dr_refresh_check_transaction("rollup_alter()");
 	stop_writers(rollup);
-	if (dr_check_count_differences(rollup, def) > 0)
+	if (dr_check_count_differences(rollup, def, DR_DIRTIES_NONE) > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("writes cannot be folded into \"%s\": its content is not that of its query",
@@ -291,6 +291,7 @@ recompute(const DrRollup *rollup)
 	DrGuard		guard;
 
 	freeze(rollup);
+	DR_WAITPOINT("recompute-frozen");
 	def = definition_of(rollup);
 	forget_marks(rollup, def, DR_DIRTIES_LIVE);
 	dr_identity_enter_sql(rollup->owner, &before);
@@ -299,7 +300,10 @@ recompute(const DrRollup *rollup)
 	run(rollup, def, dr_query_seed(def, rollup, rollup->live, NULL), false, 0);
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
-	if (dr_check_count_differences(rollup, def) > 0)
+	DR_WAITPOINT("recompute-seeded");
+
+	/* what an ATTACH has brought meanwhile, waits */
+	if (dr_check_count_differences(rollup, def, DR_DIRTIES_LIVE) > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("\"%s\" does not have what was written to it",

@@ -12,17 +12,17 @@ use FindBin;
 # lower layers only.
 my @layers = (
   [qw(dailyrollup compat image)],
-  [qw(guc boundary identity debug aggregates measure expression shape source)],
+  [qw(guc shared boundary identity debug aggregates measure expression shape source)],
   [qw(catalog definition phrase patience)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change)],
   [qw(query compare)],
-  [qw(folding event check current guard adopt)],
+  [qw(folding event check current guard adopt steps)],
   [qw(late batch shadow remove)],
   [qw(create refresh fold chunk)],
   [qw(promote prune capture)],
   [qw(ddl drop state)],
-  [qw(run)],
-  [qw(worker schedule)],
+  [qw(pass)],
+  [qw(run worker hold schedule)],
   [qw(init)],
 );
 

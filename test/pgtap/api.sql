@@ -46,10 +46,13 @@ SELECT results_eq(
     ('rollup_flush', 'rollup regclass'),
     ('rollup_fold', ''),
     ('rollup_mark', 'rollup regclass, start_time timestamp with time zone, end_time timestamp with time zone'),
+    ('rollup_plan', ''),
     ('rollup_promote', 'rollup regclass DEFAULT NULL::regclass'),
     ('rollup_recompute', 'rollup regclass'),
     ('rollup_refresh', 'rollup regclass DEFAULT NULL::regclass, boundary timestamp with time zone DEFAULT NULL::timestamp with time zone'),
     ('rollup_reseed', 'rollup regclass'),
+    ('rollup_schedule', 'cron text DEFAULT ''*/10 * * * *''::text'),
+    ('rollup_unschedule', ''),
     ('rollup_verify', 'rollup regclass'),
     ('rollup_watermark', 'rollup regclass')$$,
   'routines and their arguments');
@@ -69,10 +72,13 @@ SELECT results_eq(
     ('rollup_flush', 'bigint'),
     ('rollup_fold', 'void'),
     ('rollup_mark', 'bigint'),
+    ('rollup_plan', 'TABLE(rollup regclass, step_number integer, step text, state text, becomes text, boundary timestamp with time zone)'),
     ('rollup_promote', 'TABLE(rollup regclass, action text, rows bigint, keys bigint, replaced_rows bigint, replaced_keys bigint)'),
     ('rollup_recompute', 'void'),
     ('rollup_refresh', 'TABLE(rollup regclass, action text, from_time timestamp with time zone, to_time timestamp with time zone, folded_keys bigint, late_keys bigint, elapsed interval)'),
     ('rollup_reseed', 'void'),
+    ('rollup_schedule', 'bigint'),
+    ('rollup_unschedule', 'boolean'),
     ('rollup_verify', 'TABLE(class text, key jsonb, columns name[], live jsonb, daily jsonb, copies bigint)'),
     ('rollup_watermark', 'timestamp with time zone')$$,
   'routines and their results');
@@ -89,10 +95,13 @@ SELECT results_eq(
     ('rollup_flush', 'v', 'u', true),
     ('rollup_fold', 'v', 'u', false),
     ('rollup_mark', 'v', 'u', true),
+    ('rollup_plan', 's', 'u', false),
     ('rollup_promote', 'v', 'u', false),
     ('rollup_recompute', 'v', 'u', true),
     ('rollup_refresh', 'v', 'u', false),
     ('rollup_reseed', 'v', 'u', true),
+    ('rollup_schedule', 'v', 'u', false),
+    ('rollup_unschedule', 'v', 'u', false),
     ('rollup_verify', 'v', 'u', true),
     ('rollup_watermark', 's', 's', true)$$,
   'volatility, parallel safety, strictness');
@@ -138,8 +147,9 @@ SELECT results_eq(
 SELECT bag_eq(
   $$SELECT nspname, relname, relkind::text FROM relations WHERE relkind IN ('r', 'v', 'S')$$,
   $$VALUES ('public', 'rollup_late', 'v'), ('public', 'rollup_runs', 'v'), ('public', 'rollup_status', 'v'),
+           ('public', 'rollup_metrics', 'v'), ('public', 'rollup_progress', 'v'),
            ('dailyrollup', '_visible_rollups', 'v'),
-           ('dailyrollup', 'rollups', 'r'), ('dailyrollup', 'runs', 'r'),
+           ('dailyrollup', 'rollups', 'r'), ('dailyrollup', 'runs', 'r'), ('dailyrollup', 'past_runs', 'r'),
            ('dailyrollup', 'rollup_id_seq', 'S'), ('dailyrollup', 'runs_id_seq', 'S')$$,
   'relations');
 CREATE FUNCTION pg_temp.columns(relation regclass) RETURNS text LANGUAGE sql AS $$
@@ -148,9 +158,16 @@ CREATE FUNCTION pg_temp.columns(relation regclass) RETURNS text LANGUAGE sql AS 
 $$;
 SELECT is(pg_temp.columns('rollup_status'),
   'rollup regclass, source regclass, current_view regclass, state text, wanted_mode text, mode text, fold boolean, '
-  'watermark timestamp with time zone, lag interval, shadow regclass, time_zone text, delay interval, late_keys bigint, reseed text, last_action text, last_outcome text, last_run_at timestamp with time zone',
+  'watermark timestamp with time zone, lag interval, shadow regclass, time_zone text, delay interval, late_keys bigint, oldest_late interval, reseed text, '
+  'next_due timestamp with time zone, next_step text, run_by text, last_action text, last_outcome text, last_run_at timestamp with time zone, '
+  'failures integer, last_error text, retry_at timestamp with time zone, rows bigint, keys bigint, checked_at timestamp with time zone, '
+  'missing_daily bigint, missing_live bigint, mismatches bigint, duplicates bigint, compared_at timestamp with time zone, activity text',
   'columns of rollup_status');
-SELECT is(pg_temp.columns('rollup_late'), 'rollup regclass, key jsonb, marks bigint', 'columns of rollup_late');
+SELECT is(pg_temp.columns('rollup_late'), 'rollup regclass, key jsonb, marks bigint, since timestamp with time zone', 'columns of rollup_late');
+SELECT is(pg_temp.columns('rollup_progress'),
+  'rollup regclass, pid integer, phase text, part integer, parts integer, rows bigint, started_at timestamp with time zone, phase_started_at timestamp with time zone',
+  'columns of rollup_progress');
+SELECT is(pg_temp.columns('rollup_metrics'), 'name text, labels jsonb, value double precision, help text', 'columns of rollup_metrics');
 SELECT is(pg_temp.columns('rollup_runs'),
   'id bigint, rollup regclass, action text, started_at timestamp with time zone, finished_at timestamp with time zone, elapsed interval, '
   'from_time timestamp with time zone, to_time timestamp with time zone, folded_keys bigint, late_keys bigint, outcome text, reason text, '
@@ -168,7 +185,7 @@ SELECT isnt(obj_description(oid, 'pg_extension'), NULL, 'the extension has a com
 
 -- What a dump must carry
 SELECT bag_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'dailyrollup'$$,
-              $$VALUES ('dailyrollup.rollups'), ('dailyrollup.runs'), ('dailyrollup.rollup_id_seq'), ('dailyrollup.runs_id_seq')$$,
+              $$VALUES ('dailyrollup.rollups'), ('dailyrollup.runs'), ('dailyrollup.past_runs'), ('dailyrollup.rollup_id_seq'), ('dailyrollup.runs_id_seq')$$,
               'tables of the dump');
 
 -- Triggers that never sleep
@@ -182,9 +199,13 @@ LOAD 'dailyrollup';
 SELECT results_eq(
   $$SELECT name::text, boot_val::text, unit::text, context::text, vartype::text FROM pg_settings WHERE name LIKE 'dailyrollup.%' ORDER BY 1$$,
   $$VALUES ('dailyrollup.backfill', 'off', NULL, 'user', 'bool'),
+           ('dailyrollup.databases', '', NULL, 'sighup', 'string'),
            ('dailyrollup.delay', '12600', 's', 'sighup', 'integer'),
+           ('dailyrollup.history', '7776000', 's', 'sighup', 'integer'),
+           ('dailyrollup.late_interval', '3600', 's', 'sighup', 'integer'),
            ('dailyrollup.max_late_keys', '-1', NULL, 'sighup', 'integer'),
            ('dailyrollup.mode', 'unset', NULL, 'sighup', 'enum'),
+           ('dailyrollup.worker', 'on', NULL, 'sighup', 'bool'),
            ('dailyrollup.writer_timeout', '300000', 'ms', 'user', 'integer')$$,
   'settings');
 SELECT is_empty($$SELECT name FROM pg_settings WHERE name LIKE 'dailyrollup.%' AND (short_desc !~ '^[A-Z].*\.$' OR coalesce(extra_desc, '') = '')$$,

@@ -1,0 +1,20 @@
+/*
+ * pass.h
+ *		The pass: whatever a rollup needs now.
+ *
+ * Layer 10.
+ */
+#ifndef DR_PASS_H
+#define DR_PASS_H
+
+#include "dailyrollup.h"
+
+#include "catalog.h"
+
+/* Ends a transaction and begins another. */
+typedef void (*DrPassCommit) (void);
+
+extern ErrorData *dr_pass(Oid live, bool scheduled, bool heal, DrPassCommit commit,
+						  MemoryContext context);
+
+#endif							/* DR_PASS_H */
