@@ -45,11 +45,11 @@ my $node = PostgreSQL::Test::Cluster->new('readme');
 $node->init;
 $node->start;
 
-# What psql prints, notices left out; errors stand where they happen.
+# What psql prints, notices and warnings left out; errors stand where they happen.
 sub printed
 {
 	my ($database, $sql) = @_;
-	my $input = "SET client_min_messages = warning; SET timezone = 'UTC';\n$sql";
+	my $input = "SET client_min_messages = error; SET timezone = 'UTC';\n$sql";
 	my $output = '';
 
 	IPC::Run::run([ 'psql', '-X', '-q', '-P', 'footer=off', '-d', $node->connstr($database) ],
