@@ -19,6 +19,15 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
+/* Does the server know a zone of that name?  It may have lost one that it knew. */
+bool
+dr_boundary_knows_zone(const char *name)
+{
+	pg_tz	   *zone = pg_tzset(name);
+
+	return zone != NULL && pg_tz_acceptable(zone);
+}
+
 /*
  * The zone of that name, or an error.  Abbreviations that PostgreSQL itself
  * resolves to a fixed offset are not zones.

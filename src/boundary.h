@@ -11,6 +11,7 @@
 
 #include "pgtime.h"
 
+extern bool dr_boundary_knows_zone(const char *name);
 extern pg_tz *dr_boundary_zone(const char *name);
 extern Interval *dr_boundary_check_delay(Interval *delay);
 extern TimestampTz dr_boundary_before(TimestampTz instant, const Interval *delay);

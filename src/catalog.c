@@ -251,17 +251,31 @@ by_live(const ListCell *a, const ListCell *b)
 	return left < right ? -1 : left > right;
 }
 
+/* dailyrollup.rollups, open; NULL where the extension is gone, or goes while we
+ * wait for it. */
+static Relation
+open_rollups(void)
+{
+	Relation	rel = NULL;
+
+	while (rel == NULL && dr_catalog_is_installed())
+		rel = try_table_open(dr_catalog_table("rollups"), AccessShareLock);
+	return rel;
+}
+
 /* The rollups whose column "attno" (0: any) holds "value", in order of live's
  * OID, as of the snapshot. */
 static List *
 scan(AttrNumber attno, RegProcedure equal, Datum value, Snapshot snapshot)
 {
-	Relation	rel = table_open(dr_catalog_table("rollups"), AccessShareLock);
+	Relation	rel = open_rollups();
 	ScanKeyData key;
 	SysScanDesc desc;
 	HeapTuple	tuple;
 	List	   *found = NIL;
 
+	if (rel == NULL)
+		return NIL;
 	if (attno != 0)
 		ScanKeyInit(&key, attno, BTEqualStrategyNumber, equal, value);
 	desc = systable_beginscan(rel, InvalidOid, false, snapshot,

@@ -10,26 +10,56 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "shared.h"
 
-/* How long its workers stay away. */
-#define HOLD			(10 * USECS_PER_SEC)
-
 static ProcessUtility_hook_type previous_utility = NULL;
 
-/* The database that a command wants for itself; InvalidOid: none. */
+/* The argument of an option, as text; NULL: not given. */
+static const char *
+option(List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		DefElem    *element = lfirst_node(DefElem, cell);
+
+		if (strcmp(element->defname, name) == 0 && element->arg != NULL)
+			return defGetString(element);
+	}
+	return NULL;
+}
+
+/* Anybody who may create databases may copy a template. */
+static bool
+may_copy(Oid database)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	bool		may = HeapTupleIsValid(tuple) &&
+		((Form_pg_database) GETSTRUCT(tuple))->datistemplate && have_createdb_privilege();
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return may;
+}
+
+/* The database that a command wants for itself; InvalidOid: none, or one that is
+ * not the caller's. */
 static Oid
 wanted_alone(Node *command)
 {
 	const char *name = NULL;
+	bool		copies = IsA(command, CreatedbStmt);
 	Oid			database;
 
 	if (IsA(command, DropdbStmt))
@@ -37,49 +67,41 @@ wanted_alone(Node *command)
 	else if (IsA(command, RenameStmt) &&
 			 ((RenameStmt *) command)->renameType == OBJECT_DATABASE)
 		name = ((RenameStmt *) command)->subname;
-	else if (IsA(command, AlterDatabaseStmt))
+	else if (IsA(command, AlterDatabaseStmt) &&
+			 option(((AlterDatabaseStmt *) command)->options, "tablespace") != NULL)
 		name = ((AlterDatabaseStmt *) command)->dbname;
-	else if (IsA(command, CreatedbStmt))
+	else if (copies)
 	{
-		ListCell   *cell;
-
-		name = "template1";
-		foreach(cell, ((CreatedbStmt *) command)->options)
-			if (strcmp(lfirst_node(DefElem, cell)->defname, "template") == 0 &&
-				lfirst_node(DefElem, cell)->arg != NULL)
-				name = defGetString(lfirst_node(DefElem, cell));
+		name = option(((CreatedbStmt *) command)->options, "template");
+		if (name == NULL)
+			name = "template1";
 	}
-	if (name == NULL)
-		return InvalidOid;
-	database = get_database_oid(name, true);
-	if (!OidIsValid(database) ||
-		(!dr_is_database_owner(database, GetUserId()) && !have_createdb_privilege()))
-		return InvalidOid;
-	return database;
+	database = name == NULL ? InvalidOid : get_database_oid(name, true);
+	if (!OidIsValid(database) || dr_is_database_owner(database, GetUserId()) ||
+		(copies && may_copy(database)))
+		return database;
+	return InvalidOid;
 }
 
-/* No worker is started there for a moment; the one that is there ends. */
-static int
+/* No worker is started there for a moment; those that are there end: one of ours,
+ * and one of a launcher that is gone. */
+static void
 hold(Oid database)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int			pid = 0;
 
 	LWLockAcquire(dr_shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < DR_WORKERS; i++)
 		if (dr_shared->holds[i].until <= now || dr_shared->holds[i].database == database)
 		{
 			dr_shared->holds[i].database = database;
-			dr_shared->holds[i].until = now + HOLD;
+			dr_shared->holds[i].until = now + DR_HOLD;
 			break;
 		}
 	for (int i = 0; i < DR_WORKERS; i++)
-		if (dr_shared->workers[i].database == database)
-			pid = dr_shared->workers[i].pid;
-	if (pid != 0)
-		kill(pid, SIGTERM);
+		if (dr_shared->workers[i].database == database && dr_shared->workers[i].pid != 0)
+			kill(dr_shared->workers[i].pid, SIGTERM);
 	LWLockRelease(dr_shared->lock);
-	return pid;
 }
 
 static void
@@ -96,7 +118,7 @@ utility(PlannedStmt *statement, const char *query, bool read_only, ProcessUtilit
 
 		/* the server itself waits a few seconds for those who are there */
 		if (OidIsValid(database))
-			(void) hold(database);
+			hold(database);
 	}
 	if (previous_utility)
 		previous_utility(statement, query, read_only, context, params, environment, dest, completion);
@@ -106,7 +128,7 @@ utility(PlannedStmt *statement, const char *query, bool read_only, ProcessUtilit
 
 	/* what a prepared transaction has changed, nobody was told at its commit */
 	if (prepared)
-		dr_shared_wish(MyDatabaseId);
+		dr_shared_prepared_ended();
 }
 
 void

@@ -35,10 +35,6 @@
 #include "state.h"
 #include "steps.h"
 
-/* A failing rollup is tried again after a minute, two, four, up to an hour. */
-#define FIRST_RETRY		USECS_PER_MINUTE
-#define LAST_RETRY		USECS_PER_HOUR
-
 /* More than so much behind, a refresh goes in parts. */
 #define LONG_WAY	(8 * USECS_PER_DAY)
 
@@ -237,11 +233,11 @@ make_step(DrPass *pass, DrStep *step)
 static TimestampTz
 retry_time(const DrRollup *rollup)
 {
-	TimestampTz wait = FIRST_RETRY;
+	TimestampTz wait = DR_FIRST_RETRY;
 
-	for (int i = 0; i < rollup->failures && wait < LAST_RETRY; i++)
+	for (int i = 0; i < rollup->failures && wait < DR_LAST_RETRY; i++)
 		wait *= 2;
-	return GetCurrentTimestamp() + Min(wait, LAST_RETRY);
+	return GetCurrentTimestamp() + Min(wait, DR_LAST_RETRY);
 }
 
 /* A step that failed, in a transaction that has undone it. */
@@ -283,12 +279,13 @@ record_success(DrPass *pass)
 						   (TimestampTz) dr_guc_history * USECS_PER_SEC);
 }
 
-/* Who cancels the pass does not mean one rollup. */
+/* Who cancels the pass does not mean one rollup.  A function of an owner's can
+ * raise that error too: it means its own. */
 static bool
 ends_the_pass(const ErrorData *error)
 {
-	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
-		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN;
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && error->funcname != NULL &&
+		strcmp(error->funcname, "ProcessInterrupts") == 0;
 }
 
 /*
@@ -349,9 +346,11 @@ try_step(DrPass *pass, MemoryContext context, DrPassCommit commit)
  * A pass over one rollup, in transactions of its own: "commit" ends one and
  * begins another.  Returns why it failed, in the context, or NULL.
  * "scheduled": by the worker; then late keys are left alone unless "heal".
+ * "skipped": a refresh of somebody else's is under way.
  */
 ErrorData *
-dr_pass(Oid live, bool scheduled, bool heal, DrPassCommit commit, MemoryContext context)
+dr_pass(Oid live, bool scheduled, bool heal, DrPassCommit commit, MemoryContext context,
+		bool *skipped)
 {
 	DrPass	   *pass = MemoryContextAllocZero(context, sizeof(DrPass));
 
@@ -363,6 +362,7 @@ dr_pass(Oid live, bool scheduled, bool heal, DrPassCommit commit, MemoryContext 
 	while (try_step(pass, context, commit))
 		CHECK_FOR_INTERRUPTS();
 	dr_progress_end();
+	*skipped = pass->skipped;
 	if (pass->skipped && !scheduled)
 		ereport(NOTICE,
 				(errmsg("rollup \"%s\" is left out: a refresh of it is under way", pass->name)));

@@ -15,6 +15,6 @@
 typedef void (*DrPassCommit) (void);
 
 extern ErrorData *dr_pass(Oid live, bool scheduled, bool heal, DrPassCommit commit,
-						  MemoryContext context);
+						  MemoryContext context, bool *skipped);
 
 #endif							/* DR_PASS_H */

@@ -16,6 +16,7 @@
 #include "utils/portal.h"
 #include "utils/timestamp.h"
 
+#include "boundary.h"
 #include "catalog.h"
 #include "pass.h"
 #include "steps.h"
@@ -105,9 +106,11 @@ dailyrollup_run(PG_FUNCTION_ARGS)
 	foreach(cell, lives)
 	{
 		Failure    *failure = palloc0(sizeof(Failure));
+		bool		skipped;
 
 		failure->name = dr_catalog_name(lfirst_oid(cell));
-		failure->error = dr_pass(lfirst_oid(cell), false, true, SPI_commit, context);
+		failure->error = dr_pass(lfirst_oid(cell), false, true, SPI_commit, context,
+								 &skipped);
 		if (failure->error != NULL)
 			failed = lappend(failed, failure);
 	}
@@ -144,9 +147,17 @@ dailyrollup_next_due(PG_FUNCTION_ARGS)
 static void
 return_plan(ReturnSetInfo *result, DrRollup *rollup)
 {
-	List	   *plan = dr_steps_plan(rollup);
+	List	   *plan = NIL;
 	ListCell   *cell;
 
+	/* the others have a plan */
+	if (dr_boundary_knows_zone(rollup->time_zone))
+		plan = dr_steps_plan(rollup);
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("rollup \"%s\": time zone \"%s\" not recognized",
+						dr_catalog_name(rollup->live), rollup->time_zone)));
 	foreach(cell, plan)
 	{
 		DrPlannedStep *step = lfirst(cell);

@@ -10,6 +10,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
@@ -47,6 +48,18 @@ start_memory(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/* The caller holds the lock. */
+static void
+wish(Oid database)
+{
+	if (dr_shared->nwishes == DR_WISHES)
+		dr_shared->look_at_all = true;
+	else
+		dr_shared->wishes[dr_shared->nwishes++] = database;
+	if (dr_shared->launcher != NULL)
+		SetLatch(dr_shared->launcher);
+}
+
 /* There may be something to do in that database: wake the launcher. */
 void
 dr_shared_wish(Oid database)
@@ -54,12 +67,50 @@ dr_shared_wish(Oid database)
 	if (dr_shared == NULL)
 		return;
 	LWLockAcquire(dr_shared->lock, LW_EXCLUSIVE);
-	if (dr_shared->nwishes == DR_WISHES)
-		dr_shared->look_at_all = true;
-	else
-		dr_shared->wishes[dr_shared->nwishes++] = database;
-	if (dr_shared->launcher != NULL)
-		SetLatch(dr_shared->launcher);
+	wish(database);
+	LWLockRelease(dr_shared->lock);
+}
+
+/* This transaction, which has changed something, is being prepared. */
+static void
+note_prepared(void)
+{
+	bool		noted = false;
+
+	if (dr_shared == NULL)
+		return;
+	LWLockAcquire(dr_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < DR_PREPARED && !noted; i++)
+		if (dr_shared->prepared[i].database == InvalidOid)
+		{
+			dr_shared->prepared[i].database = MyDatabaseId;
+			dr_shared->prepared[i].xid = GetTopTransactionIdIfAny();
+			noted = true;
+		}
+	if (!noted)
+		dr_shared->prepared_unknown = true;
+	LWLockRelease(dr_shared->lock);
+}
+
+/* A prepared transaction has committed: most have not changed anything that the
+ * launcher should know of. */
+void
+dr_shared_prepared_ended(void)
+{
+	if (dr_shared == NULL)
+		return;
+	LWLockAcquire(dr_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < DR_PREPARED; i++)
+	{
+		DrPrepared *prepared = &dr_shared->prepared[i];
+
+		if (prepared->database == InvalidOid || TransactionIdIsInProgress(prepared->xid))
+			continue;
+		wish(prepared->database);
+		prepared->database = InvalidOid;
+	}
+	if (dr_shared->prepared_unknown)
+		wish(MyDatabaseId);
 	LWLockRelease(dr_shared->lock);
 }
 
@@ -71,7 +122,8 @@ dr_shared_is_held(Oid database)
 	TimestampTz now = GetCurrentTimestamp();
 
 	for (int i = 0; i < DR_WORKERS; i++)
-		if (dr_shared->holds[i].database == database && dr_shared->holds[i].until > now)
+		if (dr_shared->holds[i].database == database && dr_shared->holds[i].until > now &&
+			dr_shared->holds[i].until <= now + DR_HOLD)
 			return true;
 	return false;
 }
@@ -95,6 +147,8 @@ transaction_ended(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT && changed)
 		dr_shared_wish(MyDatabaseId);
+	if (event == XACT_EVENT_PREPARE && changed)
+		note_prepared();
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT ||
 		event == XACT_EVENT_PREPARE)
 		changed = false;

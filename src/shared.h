@@ -16,6 +16,8 @@
 #define DR_WORKERS		64		/* passes of workers at a time */
 #define DR_WISHES		64		/* databases that have something new */
 #define DR_PASSES		64		/* passes at a time, of whomever */
+#define DR_PREPARED		64		/* prepared transactions that change rollups */
+#define DR_HOLD			(10 * USECS_PER_SEC)	/* how long workers stay away */
 
 /* A worker that serves a database. */
 typedef struct DrWorkerSlot
@@ -33,6 +35,13 @@ typedef struct DrHold
 	Oid			database;
 	TimestampTz until;
 } DrHold;
+
+/* A prepared transaction that has changed what is known of a rollup. */
+typedef struct DrPrepared
+{
+	Oid			database;		/* InvalidOid: free */
+	TransactionId xid;
+} DrPrepared;
 
 /* What a pass is doing. */
 typedef struct DrProgressSlot
@@ -56,6 +65,8 @@ typedef struct DrShared
 	int			nwishes;
 	Oid			wishes[DR_WISHES];
 	DrHold		holds[DR_WORKERS];
+	bool		prepared_unknown;	/* more of them than there is room for */
+	DrPrepared	prepared[DR_PREPARED];
 	DrWorkerSlot workers[DR_WORKERS];
 	DrProgressSlot passes[DR_PASSES];
 } DrShared;
@@ -64,6 +75,7 @@ extern DrShared *dr_shared;		/* NULL: not preloaded */
 
 extern void dr_shared_init(void);
 extern void dr_shared_wish(Oid database);
+extern void dr_shared_prepared_ended(void);
 extern bool dr_shared_is_held(Oid database);
 extern void dr_shared_note_change(void);
 extern void dr_shared_ignore_changes(void);

@@ -155,6 +155,14 @@ pending_step(const DrRollup *rollup)
 	return dr_steps_next(&pass, rollup);
 }
 
+/* When the worker may try again; 0: at any time.  One that is further ahead than
+ * it can be was noted before the clock was set back. */
+TimestampTz
+dr_steps_retry_at(const DrRollup *rollup)
+{
+	return rollup->retry_at > GetCurrentTimestamp() + DR_LAST_RETRY ? 0 : rollup->retry_at;
+}
+
 /*
  * When the next pass has something to do, and what: DT_NOEND where nothing will
  * ever be, as things are.
@@ -162,25 +170,32 @@ pending_step(const DrRollup *rollup)
 TimestampTz
 dr_steps_due(const DrRollup *rollup, const char **reason)
 {
-	DrStep		step = pending_step(rollup);
-	pg_tz	   *zone = dr_boundary_zone(rollup->time_zone);
+	TimestampTz soon = Max(GetCurrentTimestamp(), dr_steps_retry_at(rollup));
+	DrStep		step;
 	bool		shadow = rollup->state == DR_STATE_SHADOW;
 	TimestampTz boundary;
 
-	if (step != STEP_NONE)
+	if (!dr_boundary_knows_zone(rollup->time_zone))
 	{
-		*reason = dr_step_phases[step];
-		return Max(GetCurrentTimestamp(), rollup->retry_at);
+		*reason = psprintf("time zone \"%s\" not recognized", rollup->time_zone);
+		return soon;
+	}
+	step = pending_step(rollup);
+	if (step != STEP_NONE || rollup->failures > 0)
+	{
+		*reason = step != STEP_NONE ? dr_step_phases[step] : "retry";
+		return soon;
 	}
 	if (rollup->state == DR_STATE_OFF)
 	{
 		*reason = rollup->fold ? "none: each write is folded" : "none: it is left to others";
 		return DT_NOEND;
 	}
-	boundary = dr_boundary_next(zone, Max(shadow ? rollup->shadow_watermark : rollup->watermark,
-										  dr_steps_due_boundary(rollup)));
+	boundary = dr_boundary_next(dr_boundary_zone(rollup->time_zone),
+								Max(shadow ? rollup->shadow_watermark : rollup->watermark,
+									dr_steps_due_boundary(rollup)));
 	*reason = psprintf("refresh to %s", timestamptz_to_str(boundary));
-	return Max(dr_boundary_after(boundary, delay_of(rollup)), rollup->retry_at);
+	return dr_boundary_after(boundary, delay_of(rollup));
 }
 
 /* ---------------------------------------------------------------------- plan */

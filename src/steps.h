@@ -57,8 +57,13 @@ typedef struct DrPlannedStep
 	TimestampTz boundary;
 } DrPlannedStep;
 
+/* A failing rollup is tried again after a minute, two, four, up to an hour. */
+#define DR_FIRST_RETRY	USECS_PER_MINUTE
+#define DR_LAST_RETRY	USECS_PER_HOUR
+
 extern TimestampTz dr_steps_due_boundary(const DrRollup *rollup);
 extern DrStep dr_steps_next(const DrPass *pass, const DrRollup *rollup);
+extern TimestampTz dr_steps_retry_at(const DrRollup *rollup);
 extern TimestampTz dr_steps_due(const DrRollup *rollup, const char **reason);
 extern List *dr_steps_plan(DrRollup *rollup);
 

@@ -21,9 +21,9 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
-#include "commands/extension.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -49,8 +49,13 @@
 /* A database that nobody has told about is found after so long, at most. */
 #define LOOK_AROUND		USECS_PER_MINUTE
 
-/* After a worker that could not be started, or did not come to its end. */
+/* After a worker that could not be started, or did not come to its end: so long,
+ * twice, four times, ... */
 #define RETRY			(10 * USECS_PER_SEC)
+#define MAX_DOUBLINGS	6
+
+/* So long our own workers may take all that the server has before we say so. */
+#define PATIENCE		USECS_PER_MINUTE
 
 /* After any other: it may have left what somebody else was doing. */
 #define REST			USECS_PER_SEC
@@ -64,6 +69,8 @@ typedef struct Database
 	TimestampTz next_due;		/* DT_NOEND: nothing is */
 	TimestampTz not_before;		/* whatever is due */
 	TimestampTz healed_at;		/* when late keys were last looked at */
+	TimestampTz waits_since;	/* for a worker; 0: it does not */
+	int			deaths;			/* of workers, since the last that came to its end */
 	BackgroundWorkerHandle *handle; /* of its worker; NULL: none runs */
 	int			slot;			/* of its worker */
 } Database;
@@ -71,6 +78,7 @@ typedef struct Database
 static List *databases = NIL;
 static MemoryContext launcher_context;
 static bool no_worker_said = false;
+static TimestampTz last_now = 0;
 
 PGDLLEXPORT void dailyrollup_launcher(Datum arg);
 PGDLLEXPORT void dailyrollup_worker(Datum arg);
@@ -214,6 +222,17 @@ take_wishes(bool all)
 	}
 }
 
+/* A worker has ended: whoever waits for one need not wait longer. */
+static void
+serve_waiting(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, databases)
+		if (((Database *) lfirst(cell))->waits_since != 0)
+			((Database *) lfirst(cell))->not_before = 0;
+}
+
 /* A worker that has ended says when the next one is due. */
 static void
 collect_worker(Database *database)
@@ -230,7 +249,10 @@ collect_worker(Database *database)
 	free_slot(database->slot);
 	pfree(database->handle);
 	database->handle = NULL;
-	database->not_before = GetCurrentTimestamp() + (slot.done ? REST : RETRY);
+	serve_waiting();
+	database->not_before = GetCurrentTimestamp() +
+		(slot.done ? REST : RETRY << Min(database->deaths, MAX_DOUBLINGS));
+	database->deaths = slot.done ? 0 : database->deaths + 1;
 	if (database->next_due == 0)	/* something new meanwhile */
 		return;
 	database->next_due = slot.done ? slot.next_due : 0;
@@ -254,6 +276,36 @@ due_time(const Database *database)
 		due = Min(due, database->healed_at +
 				  (TimestampTz) dr_guc_late_interval * USECS_PER_SEC);
 	return Max(due, database->not_before);
+}
+
+static bool
+any_worker_runs(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, databases)
+		if (((Database *) lfirst(cell))->handle != NULL)
+			return true;
+	return false;
+}
+
+/* The server has no process for another worker.  That is said where it is not our
+ * own workers that have them, or where it lasts. */
+static void
+wait_for_worker(Database *database, TimestampTz now)
+{
+	database->not_before = now + RETRY;
+	if (database->waits_since == 0)
+		database->waits_since = now;
+	if (no_worker_said || (any_worker_runs() && now < database->waits_since + PATIENCE))
+		return;
+	no_worker_said = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("no background worker is free to make the passes of database \"%s\"",
+					database->name),
+			 errdetail("The launcher tries again."),
+			 errhint("You might need to increase max_worker_processes.")));
 }
 
 /* Start a worker; where that is not possible now, later. */
@@ -287,21 +339,13 @@ start_worker(Database *database, TimestampTz now)
 		database->next_due = DT_NOEND;	/* the worker will say */
 		if (heal)
 			database->healed_at = now;
-		no_worker_said = false;
+		database->waits_since = 0;
 	}
 	else
 	{
 		free_slot(database->slot);
 		database->handle = NULL;
-		database->not_before = now + RETRY;
-		if (!no_worker_said)
-			ereport(WARNING,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("no background worker is free to make the passes of database \"%s\"",
-							database->name),
-					 errdetail("The launcher tries again."),
-					 errhint("You might need to increase max_worker_processes.")));
-		no_worker_said = true;
+		wait_for_worker(database, now);
 	}
 	MemoryContextSwitchTo(before);
 }
@@ -323,27 +367,58 @@ free_orphans(void)
 	LWLockRelease(dr_shared->lock);
 }
 
+/* The clock was set back: no time that was noted before means anything. */
+static void
+forget_times(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, databases)
+	{
+		Database   *database = lfirst(cell);
+
+		database->next_due = database->not_before = database->healed_at = 0;
+		if (database->waits_since != 0)
+			database->waits_since = last_now;
+	}
+}
+
+static void
+collect_workers(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, databases)
+		collect_worker(lfirst(cell));
+}
+
 /* Start what is due; returns how long there is nothing to do, in milliseconds. */
 static long
 start_workers(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz next = now + LOOK_AROUND;
+	bool		waits = false;
 	ListCell   *cell;
 
+	if (now < last_now)
+		forget_times();
+	last_now = now;
 	free_orphans();
+	collect_workers();
 	foreach(cell, databases)
 	{
 		Database   *database = lfirst(cell);
 
-		collect_worker(database);
 		if (database->handle != NULL)
 			continue;
 		if (dr_guc_worker && due_time(database) <= now)
 			start_worker(database, now);
 		if (database->handle == NULL && dr_guc_worker)
 			next = Min(next, due_time(database));
+		waits = waits || database->waits_since != 0;
 	}
+	no_worker_said = no_worker_said && waits;
 	return Max(TimestampDifferenceMilliseconds(now, next), 10);
 }
 
@@ -416,7 +491,8 @@ next_transaction(void)
 static void
 override_settings(void)
 {
-	static const char *const settings[][2] = {
+	const char *const settings[][2] = {
+		{"session_authorization", GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false)},
 		{"role", "none"},
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_read_only", "off"},
@@ -435,13 +511,10 @@ override_settings(void)
 static List *
 list_rollups(MemoryContext context)
 {
+	List	   *all = dr_catalog_all();
 	List	   *lives = NIL;
-	List	   *all;
 	ListCell   *cell;
 
-	if (!OidIsValid(get_extension_oid(DR_SCHEMA, true)))
-		return NIL;
-	all = dr_catalog_all();
 	foreach(cell, all)
 	{
 		MemoryContext before = MemoryContextSwitchTo(context);
@@ -486,16 +559,49 @@ due(Oid live)
 	return at;
 }
 
-static void
+/* A pass over the rollup, where one is due; false where somebody else is at it. */
+static bool
 serve(Oid live, bool heal, MemoryContext context)
 {
 	DrRollup   *rollup = dr_catalog_find(live, NULL);
 	TimestampTz at = due(live);
 	TimestampTz now = GetCurrentTimestamp();
+	bool		skipped = false;
 
-	if (rollup == NULL || rollup->retry_at > now || (at > now && !heal))
-		return;
-	(void) dr_pass(live, true, heal, next_transaction, context);
+	if (rollup == NULL || dr_steps_retry_at(rollup) > now || (at > now && !heal))
+		return true;
+
+	/* what has failed may have been the late keys */
+	(void) dr_pass(live, true, heal || rollup->failures > 0, next_transaction, context, &skipped);
+	return !skipped;
+}
+
+/* Serve them; returns when the next one is due. */
+static TimestampTz
+serve_all(List *lives, bool heal, MemoryContext context)
+{
+	TimestampTz next = DT_NOEND;
+	List	   *skipped = NIL;
+	ListCell   *cell;
+
+	foreach(cell, lives)
+		if (!serve(lfirst_oid(cell), heal, context))
+		{
+			MemoryContext before = MemoryContextSwitchTo(context);
+
+			skipped = lappend_oid(skipped, lfirst_oid(cell));
+			MemoryContextSwitchTo(before);
+		}
+	foreach(cell, lives)
+	{
+		TimestampTz at = due(lfirst_oid(cell));
+
+		/* whoever is at it tells us of what he commits */
+		if (list_member_oid(skipped, lfirst_oid(cell)))
+			at = Max(at, GetCurrentTimestamp() + RETRY);
+		next = Min(next, at);
+	}
+	return next;
 }
 
 static void
@@ -530,8 +636,7 @@ dailyrollup_worker(Datum arg)
 	bool		held;
 	MemoryContext context;
 	List	   *lives;
-	ListCell   *cell;
-	TimestampTz next = DT_NOEND;
+	TimestampTz next;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
@@ -553,7 +658,9 @@ dailyrollup_worker(Datum arg)
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	pgstat_report_appname("dailyrollup worker");
 	dr_shared_ignore_changes();
+	StartTransactionCommand();
 	override_settings();
+	CommitTransactionCommand();
 
 	context = AllocSetContextCreate(TopMemoryContext, "dailyrollup worker",
 									ALLOCSET_DEFAULT_SIZES);
@@ -561,13 +668,11 @@ dailyrollup_worker(Datum arg)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	lives = list_rollups(context);
 	PopActiveSnapshot();
-	foreach(cell, lives)
-		serve(lfirst_oid(cell), heal, context);
-	foreach(cell, lives)
-		next = Min(next, due(lfirst_oid(cell)));
+	next = serve_all(lives, heal, context);
 
-	/* without rollups nothing is due; with some, late keys may always be */
-	if (lives != NIL && next == DT_NOEND)
+	/* without the extension nothing is due; with it, late keys may always be, or
+	 * a transaction that was prepared long ago */
+	if (next == DT_NOEND && dr_catalog_is_installed())
 		next = GetCurrentTimestamp() + USECS_PER_DAY;
 	CommitTransactionCommand();
 	report_next(slot, next);
@@ -609,5 +714,4 @@ dr_worker_init(void)
 	snprintf(launcher.bgw_type, BGW_MAXLEN, "dailyrollup launcher");
 	snprintf(launcher.bgw_name, BGW_MAXLEN, "dailyrollup launcher");
 	RegisterBackgroundWorker(&launcher);
-
 }

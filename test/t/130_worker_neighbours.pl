@@ -1,0 +1,343 @@
+# What one owner, database or client does must not reach the others: the worker
+# goes on with theirs, neither hurries nor floods the log, and keeps its rights.
+#
+# The server logs each worker that it starts (log_min_messages = debug1): so the
+# test counts them.  Each part fails without the piece of C that its comment names.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use Time::HiRes qw(sleep time);
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use DrSession;
+
+# A zone where it is about noon: no test waits for a midnight.
+my $hour = (gmtime)[2];
+my $zone = sprintf 'Etc/GMT%s', $hour == 12 ? '' : sprintf '%+d', $hour - 12;
+
+my $node = PostgreSQL::Test::Cluster->new('neighbours');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+fsync = off
+timezone = 'UTC'
+shared_preload_libraries = 'dailyrollup'
+dailyrollup.delay = 0
+dailyrollup.late_interval = 0
+max_prepared_transactions = 10
+log_min_messages = debug1
+log_error_verbosity = verbose
+CONF
+$node->start;
+
+my $query = 'SELECT k, count(*), sum(n) FROM %s GROUP BY k';
+my $rows = "SELECT i % 5 AS k, now() - i * interval '1 hour' AS at, i AS n FROM generate_series(1, 72) i";
+
+sub sql
+{
+	my ($sql, $database) = @_;
+	return $node->safe_psql($database // 'postgres', "SET client_min_messages = error;\n$sql");
+}
+
+sub create
+{
+	my ($name, %o) = @_;
+	my $q = $o{query} // sprintf $query, $o{source} // 'events';
+	my $role = $o{role} ? "SET ROLE $o{role};" : '';
+	sql("$role SELECT rollup_create('$name', '$q', 'at', time_zone => '$zone', mode => 'on')", $o{database});
+	return;
+}
+
+sub status { return sql("SELECT $_[1] FROM rollup_status WHERE rollup = '$_[0]'::regclass", $_[2]) }
+
+sub wait_for
+{
+	my ($sql, $what, $database) = @_;
+	return ok($node->poll_query_until($database // 'postgres', "SELECT $sql"), $what);
+}
+
+sub served
+{
+	my ($name, $what, $database) = @_;
+	wait_for("state = 'on' FROM rollup_status WHERE rollup = '$name'::regclass", "$what: served", $database);
+	is(status($name, "watermark = date_trunc('day', now(), '$zone'), (SELECT count(*) FROM rollup_verify('$name')), (SELECT count(*) FROM $name)", $database),
+		't|0|5', "$what: exact");
+	return;
+}
+
+sub log_lines { my ($pattern, $from) = @_; return scalar(() = slurp_file($node->logfile, $from // 0) =~ /$pattern/g) }
+sub log_end { return -s $node->logfile }
+sub database { return sql("SELECT oid FROM pg_database WHERE datname = '$_[0]'") }
+sub workers { my ($database, $from) = @_; return log_lines("starting background worker process \"dailyrollup worker for database $database\"", $from) }
+
+# What no user should ever read.
+sub internal_errors
+{
+	my ($from) = @_;
+	return join "\n", slurp_file($node->logfile, $from) =~ /^.*(?:XX000|cache lookup|could not open relation|deadlock).*$/gm;
+}
+
+sub quiet
+{
+	wait_for(q{count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'dailyrollup worker'}, 'no worker runs');
+	return;
+}
+
+sql(<<"SQL");
+CREATE EXTENSION dailyrollup;
+CREATE ROLE ann;
+CREATE ROLE ben LOGIN CREATEDB;
+GRANT ALL ON SCHEMA public TO ann, ben;
+CREATE TABLE events AS $rows;
+ALTER TABLE events ALTER at SET NOT NULL;
+CREATE INDEX ON events (k, at);
+SET ROLE ann;
+CREATE TABLE hers AS $rows;
+ALTER TABLE hers ALTER at SET NOT NULL;
+CREATE INDEX ON hers (k, at);
+SQL
+my $postgres = database('postgres');
+
+# ------------------------------------------ an error that says it is a cancel
+
+# pass.c, ends_the_pass: an owner's function raises what ends a pass that is
+# canceled
+sql(q{SET ROLE ann; CREATE FUNCTION refuses(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	$$BEGIN IF $1 % 2 = 0 THEN RAISE 'canceling statement due to user request' USING ERRCODE = 'query_canceled'; END IF;
+	RAISE 'terminating connection due to administrator command' USING ERRCODE = 'admin_shutdown'; END$$});
+my $mark = log_end();
+create('refuses', role => 'ann', query => 'SELECT k, count(*), sum(refuses(n)) FROM hers GROUP BY k');
+create('after_it');
+served('after_it', 'behind a function that raises query_canceled');
+wait_for(q{failures > 0 FROM rollup_status WHERE rollup = 'refuses'::regclass}, 'that is a failure of its rollup');
+is(status('refuses', q{retry_at - now() BETWEEN '30 s' AND '1 min', last_error}), 't|terminating connection due to administrator command', 'which is tried again in a minute');
+is(log_lines('WARNING:  \w+: rollup "public.refuses"', $mark), 1, 'logged once');
+is(log_lines('exited with exit code 1', $mark), 0, 'the worker comes to its end');
+sql(q{INSERT INTO events VALUES (1, now() - interval '2 days', 1)});
+my ($stdout, $stderr);
+$node->psql('postgres', 'CALL rollup_run()', stdout => \$stdout, stderr => \$stderr);
+like($stderr, qr/ERROR:  1 of 2 rollups failed/, 'a pass by a superuser serves the others, too');
+is(status('after_it', 'late_keys'), '0', 'it did');
+sql(q{SET client_min_messages = error; SELECT rollup_drop('refuses', true)});
+
+# ------------------------------------------ a zone that the server has lost
+
+# steps.c, run.c: the views and the plan of the others; worker.c: the failure is
+# recorded, and does not fill the log
+create('lost', role => 'ann', source => 'hers');
+served('lost', 'of a zone that is known');
+quiet();
+$mark = log_end();
+sql(q{UPDATE dailyrollup.rollups SET time_zone = 'Lost/Zone' WHERE live = 'lost'::regclass});
+wait_for(q{failures = 1 FROM rollup_status WHERE rollup = 'lost'::regclass}, 'a zone that the server has lost is a failure');
+is(status('lost', q{last_error, next_step, next_due = retry_at}), 'time zone "Lost/Zone" not recognized|time zone "Lost/Zone" not recognized|t', 'with its reason, tried again later');
+sql(q{SELECT rollup_reseed('after_it')});
+wait_for(q{reseed IS NULL FROM rollup_status WHERE rollup = 'after_it'::regclass}, 'the others are served');
+served('after_it', 'beside a lost zone');
+is(log_lines(qr/WARNING: .*Lost\/Zone/, $mark), 1, 'logged once');
+is(log_lines(qr/ERROR: .*Lost\/Zone/, $mark), 0, 'and no more');
+is(sql(q{BEGIN; SELECT rollup_alter('after_it', mode => 'shadow'); SELECT DISTINCT rollup FROM rollup_plan(); ROLLBACK;}), "\nafter_it", 'rollup_plan has the others');
+sql(q{UPDATE dailyrollup.rollups SET time_zone = 'UTC', retry_at = now() WHERE live = 'lost'::regclass});
+wait_for(q{failures = 0 FROM rollup_status WHERE rollup = 'lost'::regclass}, 'found again: it recovers');
+served('after_it', 'after all that');
+
+# --------------------------------------------- late keys that cannot be healed
+
+# steps.c, dr_steps_due: what has failed is tried again, whatever it was
+sql(q{SET ROLE ann; CREATE FUNCTION odd(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN IF $1 = 666 THEN RAISE 'odd'; END IF; RETURN $1; END$$});
+create('odd', role => 'ann', query => 'SELECT k, count(*), sum(odd(n)) FROM hers GROUP BY k');
+served('odd', 'a function that does not mind');
+sql(q{INSERT INTO hers VALUES (1, now() - interval '2 days', 666)});
+$node->psql('postgres', q{CALL rollup_run('odd')}, stderr => \$stderr);
+is(status('odd', q{failures, next_step, next_due = retry_at, next_due < now() + interval '61 s'}), '1|retry|t|t', 'late keys that fail are tried again, in a minute');
+sql(q{UPDATE dailyrollup.rollups SET retry_at = now() WHERE live = 'odd'::regclass});
+wait_for(q{failures = 2 FROM rollup_status WHERE rollup = 'odd'::regclass}, 'they are');
+sql(q{DELETE FROM hers WHERE n = 666; UPDATE dailyrollup.rollups SET retry_at = now() WHERE live = 'odd'::regclass});
+wait_for(q{failures = 0 AND late_keys = 0 AND last_error IS NULL FROM rollup_status WHERE rollup = 'odd'::regclass}, 'until they do not fail');
+served('odd', 'in the end');
+
+# steps.c, dr_steps_retry_at: the clock was years ahead when a pass failed
+sql(q{INSERT INTO hers VALUES (1, now() - interval '2 days', 1);
+	UPDATE dailyrollup.rollups SET failures = 1, last_error = 'then', retry_at = now() + interval '3 years' WHERE live = 'odd'::regclass});
+wait_for(q{failures = 0 AND late_keys = 0 FROM rollup_status WHERE rollup = 'odd'::regclass}, 'a retry that is years ahead is not waited for');
+sql(q{SELECT rollup_drop(r, true) FROM unnest('{odd,lost}'::regclass[]) r});
+
+# -------------------------------------- an open transaction that has refreshed
+
+# worker.c, serve_all: it holds the refresh lock; no worker is started again and
+# again to find that out
+my $open = DrSession->new(name => '', connstr => $node->connstr('postgres'));
+sql(q{INSERT INTO events VALUES (1, now() - interval '2 days', 1)});
+$open->safe(q{BEGIN; SELECT FROM rollup_refresh('after_it');});
+sql(q{SELECT rollup_alter('after_it', mode => 'shadow')});
+create('beside', source => 'events');
+served('beside', 'beside a rollup whose refresh lock is held');
+quiet();
+$mark = log_end();
+sleep 3.5;
+cmp_ok(workers($postgres, $mark), '<=', 1, 'no worker a second');
+is(status('after_it', 'state, failures'), 'on|0', 'which is not a failure');
+$open->safe('COMMIT;');
+wait_for(q{state = 'shadow' FROM rollup_status WHERE rollup = 'after_it'::regclass}, 'when it ends, the pass is made');
+sql(q{SELECT rollup_alter('after_it', mode => 'on')});
+served('after_it', 'after the lock');
+
+# ------------------------------------------------------ prepared transactions
+
+# shared.c, dr_shared_prepared_ended: a commit that changes no rollup wakes nobody
+quiet();
+sleep 1.2;
+$mark = log_end();
+sql("CREATE TABLE plain (x int)");
+sql("BEGIN; INSERT INTO plain VALUES ($_); PREPARE TRANSACTION 'p$_'") for 1 .. 3;
+for (1 .. 3) { sql("COMMIT PREPARED 'p$_'"); sleep 1.1; }
+is(workers($postgres, $mark), 0, 'COMMIT PREPARED of other work starts no worker');
+sql("BEGIN; SELECT rollup_create('undone', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', mode => 'on'); PREPARE TRANSACTION 'undone'");
+sql("ROLLBACK PREPARED 'undone'");
+sql("BEGIN; SELECT rollup_create('prepared', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', time_zone => '$zone', mode => 'on'); PREPARE TRANSACTION 'done'");
+sql("BEGIN; INSERT INTO plain VALUES (4); PREPARE TRANSACTION 'p4'");
+sql("COMMIT PREPARED 'p4'");
+sql("COMMIT PREPARED 'done'");
+served('prepared', 'created by COMMIT PREPARED');
+
+# ------------------------------------------- CREATE and DROP EXTENSION, undone
+
+$mark = log_end();
+sql('CREATE DATABASE pool');
+sql("CREATE TABLE events AS $rows; ALTER TABLE events ALTER at SET NOT NULL; CREATE INDEX ON events (k, at);", 'pool');
+my $pool = DrSession->new(name => '', connstr => $node->connstr('pool'));
+my $waits = q{count(*) = 1 FROM pg_stat_activity WHERE datname = 'pool' AND backend_type = 'dailyrollup worker' AND wait_event_type = 'Lock'};
+$pool->safe("SET client_min_messages = error; BEGIN; CREATE EXTENSION dailyrollup; SELECT rollup_create('daily', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', mode => 'on');");
+$node->reload;
+sleep 1.5;
+$pool->safe('ROLLBACK;');
+sql('CREATE EXTENSION dailyrollup', 'pool');
+create('daily', database => 'pool');
+served('daily', 'CREATE EXTENSION after one that was rolled back', 'pool');
+for my $end (qw(ROLLBACK COMMIT))
+{
+	quiet();
+	sleep 1.2;
+	# catalog.c, open_rollups: the worker waits for what the transaction drops
+	$pool->safe('SET client_min_messages = error; BEGIN; DROP EXTENSION dailyrollup CASCADE;');
+	$node->reload;
+	wait_for($waits, 'a worker waits for a transaction that drops the extension');
+	$pool->safe("$end;");
+	quiet();
+	served('daily', 'DROP EXTENSION rolled back', 'pool') if $end eq 'ROLLBACK';
+}
+is(internal_errors($mark), '', 'without an internal error');
+is(log_lines('exited with exit code 1', $mark), 0, 'each worker comes to its end');
+$pool->quit;
+
+# ---------------------------------------------------- other roles' databases
+
+# hold.c, may_copy: who may create databases, but not copy this one
+sql(<<"SQL", 'pool');
+CREATE EXTENSION dailyrollup;
+DROP TABLE daily;
+CREATE FUNCTION slow(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN \$1; END';
+SQL
+create('daily', database => 'pool', query => 'SELECT k, count(*), sum(slow(n)) FROM events GROUP BY k');
+$node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = 'pool' AND query ~ 'seed of public.daily'}) or die;
+$mark = log_end();
+for my $command ('CREATE DATABASE mine TEMPLATE pool', 'DROP DATABASE pool', 'ALTER DATABASE pool RENAME TO mine', 'ALTER DATABASE pool SET TABLESPACE pg_default')
+{
+	$node->psql('postgres', $command, stderr => \$stderr, extra_params => [ '-U', 'ben' ]);
+	like($stderr, qr/permission denied|must be owner/, "$command by somebody else");
+}
+sql('ALTER DATABASE pool CONNECTION LIMIT 50');
+is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'pool' AND query ~ 'seed of public.daily'}), '1', 'does not end its worker');
+served('daily', 'which goes on', 'pool');
+is(log_lines('terminating background worker', $mark), 0, 'without a break');
+
+# worker.c, override_settings: the database's owner makes everybody somebody else
+sql('ALTER DATABASE pool OWNER TO ben');
+$node->safe_psql('pool', q{ALTER DATABASE pool SET session_authorization = 'ben'}, extra_params => [ '-U', 'ben' ]);
+{
+	my $superuser = sql('SELECT current_user');
+	local $ENV{PGOPTIONS} = "-c session_authorization=$superuser";
+	create('theirs', database => 'pool');
+	served('theirs', 'in a database where all are its owner', 'pool');
+}
+sql('DROP DATABASE pool');
+
+# --------------------------------------------------------- databases' names
+
+my $odd = q{it's "odd" \name};
+my $quoted = '"' . $odd =~ s/"/""/gr . '"';
+$node->safe_psql('postgres', "CREATE DATABASE $quoted");
+my $connstr = $node->connstr . " dbname='" . $odd =~ s/([\\'])/\\$1/gr . "'";
+sub odd_sql { return $node->safe_psql($odd, "SET client_min_messages = error; SET search_path = \"Our Own\", public;\n$_[0]", connstr => $connstr) }
+odd_sql("CREATE SCHEMA \"Our Own\"; CREATE EXTENSION dailyrollup SCHEMA \"Our Own\"; CREATE TABLE events AS $rows; ALTER TABLE events ALTER at SET NOT NULL;");
+odd_sql("SELECT rollup_create('daily', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', time_zone => '$zone', mode => 'on')");
+for (1 .. 100) { last if odd_sql('SELECT state FROM rollup_status') eq 'on'; sleep 0.1; }
+is(odd_sql(q{SELECT state, run_by, next_due > now(), (SELECT count(*) FROM rollup_plan()), (SELECT count(*) FROM rollup_verify('daily')) FROM rollup_status}), 'on|worker|t|0|0',
+	'a database with quotes and spaces, the extension in a schema of its own');
+$node->safe_psql('postgres', "ALTER SYSTEM SET dailyrollup.databases = '" . $quoted =~ s/'/''/gr . "'");
+$node->reload;
+for (1 .. 100) { last if sql(q{SELECT bool_and(run_by = 'nobody') FROM rollup_status}) eq 't'; sleep 0.1; }
+is(sql(q{SELECT bool_and(run_by = 'nobody') FROM rollup_status}) . odd_sql(q{SELECT run_by FROM rollup_status}), 'tworker', 'dailyrollup.databases with that name');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET dailyrollup.databases');
+$node->reload;
+
+# one that lets nobody in, and a template
+my $closed = log_end();
+$node->safe_psql('postgres', "ALTER DATABASE $quoted ALLOW_CONNECTIONS false");
+$node->safe_psql('postgres', "ALTER DATABASE $quoted IS_TEMPLATE true");
+$node->reload;
+sleep 1.5;
+is(log_lines(qr/not currently accepting connections/, $closed), 0, 'no worker for a database that lets nobody in');
+$node->psql('postgres', "CREATE DATABASE copied TEMPLATE $quoted", stderr => \$stderr, extra_params => [ '-U', 'ben' ]);
+is($stderr, '', 'copied as a template');
+$node->reload;
+for (1 .. 100) { last if $node->safe_psql('copied', q{SELECT last_action IS NOT NULL FROM "Our Own".rollup_status}) eq 't'; sleep 0.1; }
+is($node->safe_psql('copied', q{SELECT state, run_by FROM "Our Own".rollup_status}), 'on|worker', 'a copy of a template is served');
+
+# ----------------------------------------------------------- many databases
+
+# worker.c, wait_for_worker: with more databases than worker processes, each has
+# its turn, and the log is not filled
+$node->safe_psql('postgres', "CREATE DATABASE many$_ STRATEGY wal_log") for 1 .. 14;
+my @many = map { database("many$_") } 1 .. 14;
+quiet();
+sleep 1.2;
+$mark = log_end();
+$node->reload;
+my $start = time;
+my $left = 1;
+while ($left && time - $start < 30)
+{
+	sleep 0.2;
+	$left = grep { workers($_, $mark) == 0 } @many;
+}
+is($left, 0, 'each of many databases has its turn');
+cmp_ok(time - $start, '<', 8, 'soon');
+is(log_lines('no background worker is free', $mark), 0, 'no complaint of our own workers');
+
+# ------------------------------------------------------- owners go and change
+
+$node->safe_psql('postgres', 'ALTER TABLE hers ADD note text');
+create('owned', role => 'ann', source => 'hers');
+served('owned', 'of a role');
+$mark = log_end();
+sql('REASSIGN OWNED BY ann TO ben');
+is(sql(q{SELECT tableowner FROM pg_tables WHERE tablename = 'owned'}), 'ben', 'REASSIGN OWNED: it has another owner');
+sql(q{INSERT INTO hers VALUES (2, now() - interval '2 days', 1); SELECT rollup_reseed('owned')});
+wait_for(q{reseed IS NULL AND late_keys = 0 FROM rollup_status WHERE rollup = 'owned'::regclass}, 'and is served');
+served('owned', 'of another role');
+sql('DROP OWNED BY ann; DROP ROLE ann');
+sql('DROP OWNED BY ben CASCADE');
+is(sql(q{SELECT count(*) FROM rollup_status WHERE rollup::text IN ('owned', '-')}), '0', 'DROP OWNED: the rollup is gone');
+create('last_one');
+served('last_one', 'the others');
+is(internal_errors($mark), '', 'without an internal error');
+
+$open->quit;
+$node->stop;
+done_testing();
