@@ -13,6 +13,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -29,6 +30,7 @@
 #include "guc.h"
 #include "late.h"
 #include "locks.h"
+#include "patience.h"
 #include "progress.h"
 #include "promote.h"
 #include "refresh.h"
@@ -304,8 +306,11 @@ try_step(DrPass *pass, MemoryContext context, DrPassCommit commit)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
+		int			level = dr_patience_limit_all();
+
 		MemoryContextSwitchTo(CurTransactionContext);
 		more = make_step(pass, (DrStep *) &step);
+		AtEOXact_GUC(true, level);
 		ReleaseCurrentSubTransaction();
 	}
 	PG_CATCH();

@@ -53,6 +53,19 @@ dr_patience_unlimit(DrPatience *patience)
 	AtEOXact_GUC(false, patience->guc_level);
 }
 
+/* From here on no wait is without a limit: a little longer than that of those that
+ * have a message of their own.  Returns the level of settings to end. */
+int
+dr_patience_limit_all(void)
+{
+	DrPatience	patience = dr_patience_begin();
+
+	if (patience.until != DT_NOEND)
+		patience.until += USECS_PER_SEC;
+	dr_patience_limit(&patience);
+	return patience.guc_level;
+}
+
 /* Called where a wait has failed: true where that was by our own limit; the
  * error is then taken out of the way for a better one. */
 bool

@@ -23,6 +23,7 @@ typedef struct DrPatience
 extern DrPatience dr_patience_begin(void);
 extern void dr_patience_limit(DrPatience *patience);
 extern void dr_patience_unlimit(DrPatience *patience);
+extern int	dr_patience_limit_all(void);
 extern bool dr_patience_ran_out(DrPatience *patience);
 extern char *dr_patience_pids(VirtualTransactionId *holders);
 

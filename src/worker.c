@@ -507,21 +507,28 @@ override_settings(void)
 		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
 }
 
-/* The rollups of this database; NIL where there is no extension. */
+/* The rollups of this database, those that have failed last: they may make us wait.
+ * NIL where there is no extension. */
 static List *
 list_rollups(MemoryContext context)
 {
 	List	   *all = dr_catalog_all();
+	MemoryContext before = MemoryContextSwitchTo(context);
 	List	   *lives = NIL;
+	List	   *failing = NIL;
 	ListCell   *cell;
 
 	foreach(cell, all)
 	{
-		MemoryContext before = MemoryContextSwitchTo(context);
+		DrRollup   *rollup = lfirst(cell);
 
-		lives = lappend_oid(lives, ((DrRollup *) lfirst(cell))->live);
-		MemoryContextSwitchTo(before);
+		if (rollup->failures == 0)
+			lives = lappend_oid(lives, rollup->live);
+		else
+			failing = lappend_oid(failing, rollup->live);
 	}
+	lives = list_concat(lives, failing);
+	MemoryContextSwitchTo(before);
 	return lives;
 }
 

@@ -187,6 +187,26 @@ wait_for(q{state = 'shadow' FROM rollup_status WHERE rollup = 'after_it'::regcla
 sql(q{SELECT rollup_alter('after_it', mode => 'on')});
 served('after_it', 'after the lock');
 
+# pass.c, try_step: what the pass waits for, it does not wait for for ever
+sql(q{SET ROLE ann; CREATE TABLE held AS TABLE hers; ALTER TABLE held ALTER at SET NOT NULL});
+create('waits', role => 'ann', source => 'held');
+served('waits', 'of a source that is free');
+$node->safe_psql('postgres', q{ALTER SYSTEM SET dailyrollup.writer_timeout = '300ms'});
+$node->reload;
+for my $table (qw(held waits_current waits))
+{
+	$open->safe("BEGIN; LOCK TABLE $table IN ACCESS EXCLUSIVE MODE;");
+	sql(q{SELECT rollup_reseed('waits'); SELECT rollup_reseed('after_it')});
+	wait_for(q{reseed IS NULL FROM dailyrollup.rollups WHERE live = 'after_it'::regclass}, "$table is locked: the others are served");
+	wait_for(q{failures > 0 AND retry_at > now() FROM dailyrollup.rollups WHERE live = 'waits'::regclass}, "and it has failed") if $table ne 'waits_current';
+	$open->safe('COMMIT;');
+	sql(q{UPDATE dailyrollup.rollups SET retry_at = now() WHERE live = 'waits'::regclass});
+	wait_for(q{failures = 0 AND reseed IS NULL FROM rollup_status WHERE rollup = 'waits'::regclass}, "free again: so is it");
+}
+$node->safe_psql('postgres', q{ALTER SYSTEM RESET dailyrollup.writer_timeout});
+$node->reload;
+sql(q{SELECT rollup_drop('waits', true)});
+
 # ------------------------------------------------------ prepared transactions
 
 # shared.c, dr_shared_prepared_ended: a commit that changes no rollup wakes nobody
