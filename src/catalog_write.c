@@ -108,6 +108,13 @@ dr_catalog_insert(const DrRollup *r)
 			   lengthof(types), types, values, nulls);
 }
 
+/* When a wish for a reseed is made: later than whatever does not fulfil it, even
+ * if the clock was set back. */
+#define WISH_TIME \
+	" GREATEST(pg_catalog.clock_timestamp()," \
+	" shadow_at OPERATOR(pg_catalog.+) '1 microsecond'::pg_catalog.interval," \
+	" reseed_at OPERATOR(pg_catalog.+) '1 microsecond'::pg_catalog.interval)"
+
 /* A wish for a reseed that the named time fulfils is gone; a later one stays. */
 #define FULFIL_RESEED(at) \
 	" reseed = CASE WHEN reseed_at <= " at " THEN NULL ELSE reseed END," \
@@ -177,12 +184,14 @@ dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary)
 							TimestampTzGetDatum(boundary), false);
 }
 
-/* A new shadow without content, or none (InvalidOid). */
+/* A new shadow without content, or none (InvalidOid).  It fulfils the wishes made
+ * before it, whatever the clock says. */
 bool
 dr_catalog_set_shadow(const DrRollup *rollup, Oid shadow)
 {
 	return change_as_it_was(rollup, "shadow = $5, shadow_watermark = NULL,"
-							" shadow_at = CASE WHEN $5 IS NOT NULL THEN pg_catalog.clock_timestamp() END",
+							" shadow_at = CASE WHEN $5 IS NOT NULL"
+							" THEN GREATEST(pg_catalog.clock_timestamp(), reseed_at) END",
 							REGCLASSOID, ObjectIdGetDatum(shadow), !OidIsValid(shadow));
 }
 
@@ -230,7 +239,7 @@ dr_catalog_forget_content(const DrRollup *rollup, const char *reason)
 				 "UPDATE dailyrollup.rollups SET shadow_watermark = NULL, watermark = NULL,"
 				 " was = CASE WHEN state IN ('off', 'shadow') AND fold THEN state ELSE was END,"
 				 " reseed = CASE WHEN state = 'on' THEN $2 ELSE reseed END,"
-				 " reseed_at = CASE WHEN state = 'on' THEN pg_catalog.clock_timestamp() ELSE reseed_at END,"
+				 " reseed_at = CASE WHEN state = 'on' THEN" WISH_TIME " ELSE reseed_at END,"
 				 " state = CASE WHEN state IN ('off', 'shadow') AND fold THEN 'new' ELSE state END"
 				 " WHERE id = $1", 2, types, values, NULL);
 }
@@ -251,7 +260,7 @@ set_column(const DrRollup *rollup, const char *column, Oid type, Datum value, bo
 void
 dr_catalog_ask_reseed(const DrRollup *rollup, const char *reason)
 {
-	set_column(rollup, "reseed = $2, reseed_at = pg_catalog.clock_timestamp()",
+	set_column(rollup, "reseed = $2, reseed_at =" WISH_TIME,
 			   TEXTOID, CStringGetTextDatum(reason), false);
 }
 

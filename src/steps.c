@@ -210,7 +210,7 @@ pretend(DrPass *pass, DrStep step, DrRollup *rollup)
 			pass->begun = true;
 			rollup->shadow = rollup->live;	/* some table */
 			rollup->has_shadow_watermark = false;
-			rollup->shadow_at = GetCurrentTimestamp();
+			rollup->shadow_at = Max(GetCurrentTimestamp(), rollup->reseed_at);
 			if (rollup->state == DR_STATE_OFF)
 				rollup->state = DR_STATE_SHADOW;
 			break;

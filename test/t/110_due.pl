@@ -145,6 +145,25 @@ sql('CALL rollup_run()');
 is(status('early', "watermark = $midnight + interval '1 day', late_keys, failures"), 't|0|0', 'the watermark does not go back');
 is(sql('SELECT count(*) FROM early WHERE k = 77') . wrong('early'), '10', 'no row is lost');
 
+# a wish for a reseed from before it was set back: one seed, not one after the other
+sql(q{SELECT rollup_reseed('early'); UPDATE dailyrollup.rollups SET reseed_at = now() + interval '1 hour' WHERE live = 'early'::regclass});
+is(sql(q{SELECT string_agg(step, ', ' ORDER BY step_number) FROM rollup_plan() WHERE rollup = 'early'::regclass}), 'begin shadow, seed, promote, check', 'a wish of the future is planned once');
+runs();
+sql(q{SET statement_timeout = '60s'; CALL rollup_run('early')});
+is(sql("SELECT string_agg(action, ', ' ORDER BY id) FROM rollup_runs WHERE id > $seen"), 'seed, promote, check', 'and made once');
+is(status('early', 'reseed IS NULL') . wrong('early'), 't0', 'fulfilled');
+
+# a shadow begun before it was set back does not fulfil a wish made after that
+sql(q{SELECT rollup_alter('early', mode => 'shadow'); CALL rollup_run('early');
+	UPDATE dailyrollup.rollups SET shadow_at = now() + interval '1 hour' WHERE live = 'early'::regclass;
+	SELECT rollup_reseed('early')});
+is(sql(q{SELECT reseed IS NULL OR reseed_at > shadow_at FROM dailyrollup.rollups WHERE live = 'early'::regclass}), 't', 'a wish is later than the shadow');
+sql(q{CALL rollup_run('early'); SELECT rollup_alter('early', mode => 'on'); CALL rollup_run('early'); SELECT rollup_reseed('early');
+	UPDATE dailyrollup.rollups SET reseed_at = now() + interval '1 hour' WHERE live = 'early'::regclass; SELECT rollup_reseed('early')});
+is(sql(q{SELECT reseed_at > now() + interval '59 minutes' FROM dailyrollup.rollups WHERE live = 'early'::regclass}), 't', 'and than one made before it');
+sql(q{CALL rollup_run('early')});
+is(status('early', 'state, reseed IS NULL') . wrong('early'), 'on|t0', 'fulfilled');
+
 # ------------------------------------------- days that have not 24 hours
 
 sql(<<'SQL');

@@ -340,6 +340,38 @@ is($left, 0, 'each of many databases has its turn');
 cmp_ok(time - $start, '<', 8, 'soon');
 is(log_lines('no background worker is free', $mark), 0, 'no complaint of our own workers');
 
+# ------------------------------------------- the worker, and others' passes
+
+# as with pg_cron, or several jobs: nobody does what another has done, nobody fails
+$node->safe_psql('postgres', q{ALTER SYSTEM SET dailyrollup.late_interval = '1s'});
+$node->reload;
+create('jointly');
+served('jointly', 'before all that');
+$mark = log_end();
+my @jobs = map { DrSession->new(name => $_, connstr => $node->connstr('postgres')) } 1 .. 2;
+my $writer = DrSession->new(name => 'writer', connstr => $node->connstr('postgres'));
+my ($said, $promotes) = ('', 0);
+for my $mode (qw(shadow on shadow off on reseed shadow on))
+{
+	$_->send("CALL rollup_run('jointly');" x 5) for @jobs;
+	$writer->safe("INSERT INTO events SELECT i % 5, now() - i * interval '1 day', i FROM generate_series(0, 3) i;") for 1 .. 3;
+	$said .= $_->answer for @jobs;
+	my $wish = $mode eq 'reseed' ? "rollup_reseed('jointly')" : "rollup_alter('jointly', mode => '$mode')";
+	$writer->safe("SELECT $wish;");
+	$promotes++ if $mode =~ /on|reseed/;
+	$_->send("CALL rollup_run('jointly');" x 5) for @jobs;
+	$said .= $_->answer for @jobs;
+	$node->poll_query_until('postgres', q{SELECT state = wanted_mode AND reseed IS NULL AND (watermark IS NOT NULL OR state = 'off') FROM rollup_status WHERE rollup = 'jointly'::regclass}) or die "$mode: not reached";
+}
+unlike($said, qr/ERROR|WARNING/, 'no pass fails, whoever else makes one');
+is(log_lines('(?:ERROR|WARNING): ', $mark), 0, 'nor does the worker');
+is(sql(qq{SELECT count(*) - 1 FROM rollup_runs WHERE rollup = 'jointly'::regclass AND action = 'promote'}), $promotes, 'each promote is made once');
+wait_for(q{late_keys = 0 FROM rollup_status WHERE rollup = 'jointly'::regclass}, 'late keys are healed');
+served('jointly', 'after all that');
+$_->quit for @jobs, $writer;
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET dailyrollup.late_interval');
+$node->reload;
+
 # ------------------------------------------------------- owners go and change
 
 $node->safe_psql('postgres', 'ALTER TABLE hers ADD note text');
