@@ -149,9 +149,10 @@ served('after_it', 'after all that');
 # --------------------------------------------- late keys that cannot be healed
 
 # steps.c, dr_steps_due: what has failed is tried again, whatever it was
-sql(q{SET ROLE ann; CREATE FUNCTION odd(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN IF $1 = 666 THEN RAISE 'odd'; END IF; RETURN $1; END$$});
+sql(q{SET ROLE ann; CREATE FUNCTION odd(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	$$BEGIN IF $1 = 666 THEN RAISE 'odd'; END IF; IF current_user <> 'ann' THEN RAISE 'as %', current_user; END IF; RETURN $1; END$$});
 create('odd', role => 'ann', query => 'SELECT k, count(*), sum(odd(n)) FROM hers GROUP BY k');
-served('odd', 'a function that does not mind');
+wait_for(q{state = 'on' FROM rollup_status WHERE rollup = 'odd'::regclass}, 'an owner\'s function runs as the owner');
 sql(q{INSERT INTO hers VALUES (1, now() - interval '2 days', 666)});
 $node->psql('postgres', q{CALL rollup_run('odd')}, stderr => \$stderr);
 is(status('odd', q{failures, next_step, next_due = retry_at, next_due < now() + interval '61 s'}), '1|retry|t|t', 'late keys that fail are tried again, in a minute');
@@ -159,7 +160,6 @@ sql(q{UPDATE dailyrollup.rollups SET retry_at = now() WHERE live = 'odd'::regcla
 wait_for(q{failures = 2 FROM rollup_status WHERE rollup = 'odd'::regclass}, 'they are');
 sql(q{DELETE FROM hers WHERE n = 666; UPDATE dailyrollup.rollups SET retry_at = now() WHERE live = 'odd'::regclass});
 wait_for(q{failures = 0 AND late_keys = 0 AND last_error IS NULL FROM rollup_status WHERE rollup = 'odd'::regclass}, 'until they do not fail');
-served('odd', 'in the end');
 
 # steps.c, dr_steps_retry_at: the clock was years ahead when a pass failed
 sql(q{INSERT INTO hers VALUES (1, now() - interval '2 days', 1);
@@ -179,10 +179,10 @@ create('beside', source => 'events');
 served('beside', 'beside a rollup whose refresh lock is held');
 quiet();
 $mark = log_end();
-sleep 3.5;
+sleep 2.5;
 cmp_ok(workers($postgres, $mark), '<=', 1, 'no worker a second');
 is(status('after_it', 'state, failures'), 'on|0', 'which is not a failure');
-$open->safe('COMMIT;');
+$open->safe(q{SELECT rollup_alter('beside', mode => 'on'); COMMIT;});
 wait_for(q{state = 'shadow' FROM rollup_status WHERE rollup = 'after_it'::regclass}, 'when it ends, the pass is made');
 sql(q{SELECT rollup_alter('after_it', mode => 'on')});
 served('after_it', 'after the lock');
@@ -214,8 +214,8 @@ quiet();
 sleep 1.2;
 $mark = log_end();
 sql("CREATE TABLE plain (x int)");
-sql("BEGIN; INSERT INTO plain VALUES ($_); PREPARE TRANSACTION 'p$_'") for 1 .. 3;
-for (1 .. 3) { sql("COMMIT PREPARED 'p$_'"); sleep 1.1; }
+sql("BEGIN; INSERT INTO plain VALUES ($_); PREPARE TRANSACTION 'p$_'") for 1 .. 2;
+for (1 .. 2) { sql("COMMIT PREPARED 'p$_'"); sleep 1.1; }
 is(workers($postgres, $mark), 0, 'COMMIT PREPARED of other work starts no worker');
 sql("BEGIN; SELECT rollup_create('undone', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', mode => 'on'); PREPARE TRANSACTION 'undone'");
 sql("ROLLBACK PREPARED 'undone'");
@@ -261,7 +261,7 @@ $pool->quit;
 sql(<<"SQL", 'pool');
 CREATE EXTENSION dailyrollup;
 DROP TABLE daily;
-CREATE FUNCTION slow(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.05); RETURN \$1; END';
+CREATE FUNCTION slow(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.03); RETURN \$1; END';
 SQL
 create('daily', database => 'pool', query => 'SELECT k, count(*), sum(slow(n)) FROM events GROUP BY k');
 $node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = 'pool' AND query ~ 'seed of public.daily'}) or die;
@@ -273,7 +273,7 @@ for my $command ('CREATE DATABASE mine TEMPLATE pool', 'DROP DATABASE pool', 'AL
 }
 sql('ALTER DATABASE pool CONNECTION LIMIT 50');
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'pool' AND query ~ 'seed of public.daily'}), '1', 'does not end its worker');
-served('daily', 'which goes on', 'pool');
+wait_for(q{state = 'on' FROM rollup_status}, 'which goes on', 'pool');
 is(log_lines('terminating background worker', $mark), 0, 'without a break');
 
 # worker.c, override_settings: the database's owner makes everybody somebody else
