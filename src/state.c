@@ -195,13 +195,14 @@ alter_delay(const DrRollup *rollup, Interval *delay)
 static void
 alter_time_zone(const DrRollup *rollup, const char *time_zone)
 {
-	pg_tz	   *from = dr_boundary_zone(rollup->time_zone);
 	pg_tz	   *to = dr_boundary_zone(time_zone);
 	TimestampTz watermark = rollup->watermark;
 	TimestampTz shadow_watermark = rollup->shadow_watermark;
 
 	if (definition_of(rollup)->time_kind != DR_TIME_TIMESTAMPTZ)
 	{
+		pg_tz	   *from = dr_boundary_zone(rollup->time_zone);
+
 		if (rollup->has_watermark)
 			watermark = dr_boundary_translate(watermark, from, to);
 		if (rollup->has_shadow_watermark)

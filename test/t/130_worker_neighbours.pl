@@ -142,8 +142,8 @@ served('after_it', 'beside a lost zone');
 is(log_lines(qr/WARNING: .*Lost\/Zone/, $mark), 1, 'logged once');
 is(log_lines(qr/ERROR: .*Lost\/Zone/, $mark), 0, 'and no more');
 is(sql(q{BEGIN; SELECT rollup_alter('after_it', mode => 'shadow'); SELECT DISTINCT rollup FROM rollup_plan(); ROLLBACK;}), "\nafter_it", 'rollup_plan has the others');
-sql(q{UPDATE dailyrollup.rollups SET time_zone = 'UTC', retry_at = now() WHERE live = 'lost'::regclass});
-wait_for(q{failures = 0 FROM rollup_status WHERE rollup = 'lost'::regclass}, 'found again: it recovers');
+sql(q{SELECT rollup_alter('lost', time_zone => 'UTC'); UPDATE dailyrollup.rollups SET retry_at = now() WHERE live = 'lost'::regclass});
+wait_for(q{failures = 0 FROM rollup_status WHERE rollup = 'lost'::regclass}, 'with another zone it recovers');
 served('after_it', 'after all that');
 
 # --------------------------------------------- late keys that cannot be healed
