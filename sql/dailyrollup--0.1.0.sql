@@ -86,7 +86,7 @@ CREATE TABLE dailyrollup.runs (
 	duplicates pg_catalog.int8
 );
 CREATE INDEX runs_rollup_id_idx ON dailyrollup.runs (rollup_id, id);
-COMMENT ON TABLE dailyrollup.runs IS 'a row per step of a pass or refresh, written in its own transaction; of one that failed, in the next';
+COMMENT ON TABLE dailyrollup.runs IS 'a row per step of a pass or refresh, written in its own transaction; of one that failed, when that has been undone';
 
 CREATE TABLE dailyrollup.past_runs (
 	rollup_id pg_catalog.int4,
