@@ -171,6 +171,17 @@ dr_catalog_relation_owner(Oid relation)
 	return owner;
 }
 
+/* May the caller see what is known of the rollup?  As the views have it. */
+bool
+dr_catalog_may_see(Oid live)
+{
+	Oid			owner = dr_catalog_relation_owner(live);
+
+	return OidIsValid(owner) &&
+		(has_privs_of_role(GetUserId(), owner) ||
+		 has_privs_of_role(GetUserId(), get_role_oid("pg_monitor", false)));
+}
+
 static DrRollup *
 rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 {

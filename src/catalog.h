@@ -91,6 +91,7 @@ extern DrRollup *dr_catalog_owned(Oid live);
 extern List *dr_catalog_owned_all(void);
 extern char *dr_catalog_name(Oid relation);
 extern Oid	dr_catalog_relation_owner(Oid relation);
+extern bool dr_catalog_may_see(Oid live);
 
 extern const char *dr_catalog_state_name(DrState state);
 extern bool dr_catalog_parse_state(const char *name, DrState *state);

@@ -14,7 +14,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -277,14 +276,6 @@ definition_text(const DrRollup *rollup, const DrDefinition *def,
 	return text;
 }
 
-/* May the caller see what is known of the rollup? */
-static bool
-may_see(const DrRollup *rollup)
-{
-	return has_privs_of_role(GetUserId(), rollup->owner) ||
-		has_privs_of_role(GetUserId(), get_role_oid("pg_monitor", false));
-}
-
 static void
 list_late(ReturnSetInfo *result, const DrRollup *rollup)
 {
@@ -508,7 +499,7 @@ dailyrollup_late(PG_FUNCTION_ARGS)
 	DrRollup   *rollup = dr_catalog_find(PG_GETARG_OID(0), GetActiveSnapshot());
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (rollup != NULL && OidIsValid(rollup->owner) && may_see(rollup))
+	if (rollup != NULL && dr_catalog_may_see(rollup->live))
 		try_list_late((ReturnSetInfo *) fcinfo->resultinfo, rollup);
 	return (Datum) 0;
 }

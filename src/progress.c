@@ -19,6 +19,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "catalog.h"
 #include "shared.h"
 
 /* A client is told no more often than that. */
@@ -155,7 +156,7 @@ dr_progress_end(void)
 
 PG_FUNCTION_INFO_V1(dailyrollup_progress);
 
-/* The passes that run now in this database. */
+/* The passes that run now in this database, over rollups that the caller may see. */
 Datum
 dailyrollup_progress(PG_FUNCTION_ARGS)
 {
@@ -180,7 +181,7 @@ dailyrollup_progress(PG_FUNCTION_ARGS)
 			TimestampTzGetDatum(pass->phase_started_at)
 		};
 
-		if (pass->pid != 0 && pass->database == MyDatabaseId)
+		if (pass->pid != 0 && pass->database == MyDatabaseId && dr_catalog_may_see(pass->live))
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
