@@ -199,6 +199,7 @@ alter_time_zone(const DrRollup *rollup, const char *time_zone)
 	TimestampTz watermark = rollup->watermark;
 	TimestampTz shadow_watermark = rollup->shadow_watermark;
 
+	/* the zone that it was may be one that the server has lost */
 	if (definition_of(rollup)->time_kind != DR_TIME_TIMESTAMPTZ)
 	{
 		pg_tz	   *from = dr_boundary_zone(rollup->time_zone);
