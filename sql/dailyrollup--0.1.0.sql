@@ -446,6 +446,7 @@ CREATE VIEW @extschema@.rollup_status WITH (security_barrier) AS
 	LEFT JOIN LATERAL (
 		SELECT m.* FROM dailyrollup.runs m
 		WHERE m.rollup_id OPERATOR(pg_catalog.=) r.id AND m."rows" IS NOT NULL
+		AND m.action OPERATOR(pg_catalog.=) ANY ('{check,promote}'::pg_catalog.text[])
 		ORDER BY m.id DESC LIMIT 1) c ON true
 	LEFT JOIN LATERAL (
 		SELECT m.* FROM dailyrollup.runs m

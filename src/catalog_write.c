@@ -257,10 +257,13 @@ set_column(const DrRollup *rollup, const char *column, Oid type, Datum value, bo
 				 2, types, values, nulls);
 }
 
+/* What the owner changes is tried at once, whatever has failed before. */
+#define AT_ONCE ", retry_at = NULL"
+
 void
 dr_catalog_ask_reseed(const DrRollup *rollup, const char *reason)
 {
-	set_column(rollup, "reseed = $2, reseed_at =" WISH_TIME,
+	set_column(rollup, "reseed = $2, reseed_at =" WISH_TIME AT_ONCE,
 			   TEXTOID, CStringGetTextDatum(reason), false);
 }
 
@@ -271,20 +274,20 @@ dr_catalog_set_mode(const DrRollup *rollup, const char *mode)
 	char		null;
 	Datum		value = text_or_null(mode, &null);
 
-	set_column(rollup, "mode = $2", TEXTOID, value, mode == NULL);
+	set_column(rollup, "mode = $2" AT_ONCE, TEXTOID, value, mode == NULL);
 }
 
 /* NULL: none of its own. */
 void
 dr_catalog_set_delay(const DrRollup *rollup, Interval *delay)
 {
-	set_column(rollup, "delay = $2", INTERVALOID, IntervalPGetDatum(delay), delay == NULL);
+	set_column(rollup, "delay = $2" AT_ONCE, INTERVALOID, IntervalPGetDatum(delay), delay == NULL);
 }
 
 void
 dr_catalog_set_fold(const DrRollup *rollup, bool fold)
 {
-	set_column(rollup, "fold = $2", BOOLOID, BoolGetDatum(fold), false);
+	set_column(rollup, "fold = $2" AT_ONCE, BOOLOID, BoolGetDatum(fold), false);
 }
 
 /* The watermarks are what they become; one that is not there stays so. */
@@ -300,7 +303,7 @@ dr_catalog_set_time_zone(const DrRollup *rollup, const char *time_zone,
 
 	write_rollup(rollup, "UPDATE dailyrollup.rollups SET time_zone = $2,"
 				 " watermark = CASE WHEN watermark IS NOT NULL THEN $3 END,"
-				 " shadow_watermark = CASE WHEN shadow_watermark IS NOT NULL THEN $4 END"
+				 " shadow_watermark = CASE WHEN shadow_watermark IS NOT NULL THEN $4 END" AT_ONCE
 				 " WHERE id = $1", 4, types, values, NULL);
 }
 

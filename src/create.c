@@ -47,6 +47,7 @@
 #include "boundary.h"
 #include "catalog_write.h"
 #include "compat.h"
+#include "databases.h"
 #include "definition.h"
 #include "identity.h"
 #include "late.h"
@@ -422,7 +423,8 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 		ereport(WARNING,
 				(errmsg("nothing makes the passes of rollup \"%s\" by itself",
 						dr_catalog_name(rollup->live)),
-				 errhint("Add dailyrollup to shared_preload_libraries, or have pg_cron do it: SELECT rollup_schedule().")));
+				 errhint("%s, or have pg_cron do it: SELECT rollup_schedule().",
+						 dr_databases_advice())));
 }
 
 /* What belongs to a rollup is neither live nor source of another one. */

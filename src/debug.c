@@ -6,6 +6,7 @@
  * while another session holds pg_advisory_lock(hashtext('name')), so that an
  * isolation spec chooses the moment between two steps.  Code that reaches
  * DR_RUN_SQL("name") runs the SQL that the session's setting dr_test.name holds.
+ * DR_NOW() is the clock, dr_test.clock seconds from the server's.
  * The ordinary build has none of this.
  */
 #include "debug.h"
@@ -79,5 +80,14 @@ dr_debug_run(const char *name)
 	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(sql, false, 0) < 0)
 		elog(ERROR, "could not execute \"%s\"", sql);
 	SPI_finish();
+}
+
+/* The clock of those who start workers. */
+TimestampTz
+dr_debug_now(void)
+{
+	const char *seconds = GetConfigOption("dr_test.clock", true, false);
+
+	return GetCurrentTimestamp() + (seconds == NULL ? 0 : atoi(seconds) * USECS_PER_SEC);
 }
 #endif

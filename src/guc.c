@@ -105,7 +105,7 @@ define_worker(void)
 {
 	DefineCustomIntVariable("dailyrollup.late_interval",
 							"Sets how often the worker recomputes late keys between refreshes.",
-							"0 leaves them to the next refresh.",
+							"0 leaves them to the next midnight that falls due.",
 							&dr_guc_late_interval,
 							60 * 60, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_S,

@@ -2,13 +2,15 @@
  * hold.c
  *		Databases that somebody wants for himself.
  *
- * CREATE, DROP and ALTER DATABASE want nobody else in the database: a worker
- * that is there is ended first, and none is started for a moment.
+ * DROP DATABASE, ALTER DATABASE with RENAME or SET TABLESPACE, and CREATE DATABASE
+ * of its template, want nobody else in the database: a worker that is there is
+ * ended first, and none is started for a moment.
  */
 #include "hold.h"
 
 #include <signal.h>
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -20,79 +22,102 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "debug.h"
 #include "shared.h"
 
 static ProcessUtility_hook_type previous_utility = NULL;
 
-/* The argument of an option, as text; NULL: not given. */
+/* --------------------------------------------------- which one a command wants */
+
+/* The value of an option that names something; NULL: it has none. */
 static const char *
-option(List *options, const char *name)
+name_of_option(List *options, const char *name)
 {
 	ListCell   *cell;
 
 	foreach(cell, options)
-	{
-		DefElem    *element = lfirst_node(DefElem, cell);
-
-		if (strcmp(element->defname, name) == 0 && element->arg != NULL)
-			return defGetString(element);
-	}
+		if (strcmp(lfirst_node(DefElem, cell)->defname, name) == 0 &&
+			lfirst_node(DefElem, cell)->arg != NULL)
+			return defGetString(lfirst_node(DefElem, cell));
 	return NULL;
 }
 
-/* Anybody who may create databases may copy a template. */
-static bool
-may_copy(Oid database)
-{
-	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
-	bool		may = HeapTupleIsValid(tuple) &&
-		((Form_pg_database) GETSTRUCT(tuple))->datistemplate && have_createdb_privilege();
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return may;
-}
-
-/* The database that a command wants for itself; InvalidOid: none, or one that is
- * not the caller's. */
+/* Does it exist, and may the caller do that to it? */
 static Oid
-wanted_alone(Node *command)
+owned_database(const char *name)
 {
-	const char *name = NULL;
-	bool		copies = IsA(command, CreatedbStmt);
-	Oid			database;
+	Oid			database = get_database_oid(name, true);
 
-	if (IsA(command, DropdbStmt))
-		name = ((DropdbStmt *) command)->dbname;
-	else if (IsA(command, RenameStmt) &&
-			 ((RenameStmt *) command)->renameType == OBJECT_DATABASE)
-		name = ((RenameStmt *) command)->subname;
-	else if (IsA(command, AlterDatabaseStmt) &&
-			 option(((AlterDatabaseStmt *) command)->options, "tablespace") != NULL)
-		name = ((AlterDatabaseStmt *) command)->dbname;
-	else if (copies)
-	{
-		name = option(((CreatedbStmt *) command)->options, "template");
-		if (name == NULL)
-			name = "template1";
-	}
-	database = name == NULL ? InvalidOid : get_database_oid(name, true);
-	if (!OidIsValid(database) || dr_is_database_owner(database, GetUserId()) ||
-		(copies && may_copy(database)))
-		return database;
-	return InvalidOid;
+	return OidIsValid(database) && database != MyDatabaseId &&
+		dr_is_database_owner(database, GetUserId()) ? database : InvalidOid;
 }
 
-/* No worker is started there for a moment; those that are there end: one of ours,
- * and one of a launcher that is gone. */
+/* The template of a new database: a copy of one that is marked as such is made by
+ * whoever may create databases. */
+static Oid
+copied_database(const CreatedbStmt *command)
+{
+	const char *name = name_of_option(command->options, "template");
+	Oid			database = get_database_oid(name ? name : "template1", true);
+	HeapTuple	tuple;
+	bool		allowed;
+
+	if (!OidIsValid(database) || OidIsValid(get_database_oid(command->dbname, true)) ||
+		!have_createdb_privilege())
+		return InvalidOid;
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	allowed = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate ||
+		dr_is_database_owner(database, GetUserId());
+	ReleaseSysCache(tuple);
+	return allowed ? database : InvalidOid;
+}
+
+static Oid
+renamed_database(const RenameStmt *command)
+{
+	if (command->renameType != OBJECT_DATABASE || !have_createdb_privilege() ||
+		OidIsValid(get_database_oid(command->newname, true)))
+		return InvalidOid;
+	return owned_database(command->subname);
+}
+
+/* The database that a command wants for itself; InvalidOid: none.  A command that
+ * will be refused ends nobody's pass. */
+static Oid
+wanted_alone(Node *command, bool top_level)
+{
+	if (IsA(command, RenameStmt))
+		return renamed_database((RenameStmt *) command);
+	if (!IsA(command, DropdbStmt) && !IsA(command, AlterDatabaseStmt) &&
+		!IsA(command, CreatedbStmt))
+		return InvalidOid;
+
+	/* what these refuse to be part of */
+	if (IsInTransactionBlock(top_level))
+		return InvalidOid;
+	if (IsA(command, DropdbStmt))
+		return owned_database(((DropdbStmt *) command)->dbname);
+	if (IsA(command, CreatedbStmt))
+		return copied_database((CreatedbStmt *) command);
+	if (name_of_option(((AlterDatabaseStmt *) command)->options, "tablespace") == NULL)
+		return InvalidOid;
+	return owned_database(((AlterDatabaseStmt *) command)->dbname);
+}
+
+/* ------------------------------------------------------------------------ hold */
+
+/* No worker is started there for a moment; those that are there end. */
 static void
 hold(Oid database)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now = DR_NOW();
 
 	LWLockAcquire(dr_shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < DR_WORKERS; i++)
-		if (dr_shared->holds[i].until <= now || dr_shared->holds[i].database == database)
+		if (dr_shared->holds[i].until <= now || dr_shared->holds[i].until > now + DR_HOLD ||
+			dr_shared->holds[i].database == database)
 		{
 			dr_shared->holds[i].database = database;
 			dr_shared->holds[i].until = now + DR_HOLD;
@@ -114,7 +139,8 @@ utility(PlannedStmt *statement, const char *query, bool read_only, ProcessUtilit
 
 	if (dr_shared != NULL && IsTransactionState())
 	{
-		Oid			database = wanted_alone(statement->utilityStmt);
+		Oid			database = wanted_alone(statement->utilityStmt,
+											context == PROCESS_UTILITY_TOPLEVEL);
 
 		/* the server itself waits a few seconds for those who are there */
 		if (OidIsValid(database))

@@ -14,11 +14,11 @@
 #include "guc.h"
 #include "hold.h"
 #include "late.h"
+#include "launcher.h"
 #include "plans.h"
 #include "progress.h"
 #include "shared.h"
 #include "watermark.h"
-#include "worker.h"
 
 PG_MODULE_MAGIC;
 
@@ -36,6 +36,6 @@ _PG_init(void)
 	dr_late_init();
 	dr_batch_init();
 	dr_fold_init();
-	dr_worker_init();
+	dr_launcher_init();
 	dr_hold_init();
 }

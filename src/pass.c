@@ -135,6 +135,19 @@ check(DrPass *pass, DrRollup *rollup, TimestampTz started_at)
 	pass->checked = true;
 }
 
+/* What the comparison's row says of the shadow itself. */
+static void
+count_shadow(const DrRollup *rollup, DrRun *run)
+{
+	DrCount		count = dr_check_count(rollup, dr_definition_read(rollup->source, rollup->events,
+																   rollup->definition),
+									   rollup->shadow);
+
+	run->counted = true;
+	run->rows = count.rows;
+	run->keys = count.keys;
+}
+
 static void
 compare(DrPass *pass, DrRollup *rollup, TimestampTz started_at)
 {
@@ -144,6 +157,7 @@ compare(DrPass *pass, DrRollup *rollup, TimestampTz started_at)
 	pass->compared = true;
 	if (!dr_check_diff(rollup, &run, &keys))
 		return;
+	count_shadow(rollup, &run);
 	if (keys != NULL)
 	{
 		run.outcome = "differs";
@@ -224,6 +238,10 @@ make_step(DrPass *pass, DrStep *step)
 	rollup = dr_catalog_find(pass->live, NULL);
 	if (rollup == NULL)
 		return false;
+
+	/* after a failure all is looked at: it may be the check that has failed */
+	if (rollup->failures > 0)
+		pass->changed = true;
 	*step = dr_steps_next(pass, rollup);
 	if (*step == STEP_NONE)
 		return false;
@@ -251,6 +269,10 @@ record_failure(DrPass *pass, DrStep step, TimestampTz started_at)
 		.action = dr_step_names[step], .started_at = started_at,
 		.outcome = "failed", .reason = pass->failure->message
 	};
+
+	/* nobody waits for what the worker has to say of it */
+	if (rollup == NULL && pass->scheduled)
+		return;
 
 	/* the same again and again would fill the server's log */
 	if (rollup == NULL || rollup->last_error == NULL ||
@@ -350,19 +372,17 @@ try_step(DrPass *pass, MemoryContext context, DrPassCommit commit)
 /*
  * A pass over one rollup, in transactions of its own: "commit" ends one and
  * begins another.  Returns why it failed, in the context, or NULL.
- * "scheduled": by the worker; then late keys are left alone unless "heal".
+ * "scheduled": by the worker.
  * "skipped": a refresh of somebody else's is under way.
  */
 ErrorData *
-dr_pass(Oid live, bool scheduled, bool heal, DrPassCommit commit, MemoryContext context,
-		bool *skipped)
+dr_pass(Oid live, bool scheduled, DrPassCommit commit, MemoryContext context, bool *skipped)
 {
 	DrPass	   *pass = MemoryContextAllocZero(context, sizeof(DrPass));
 
 	pass->live = live;
 	pass->name = MemoryContextStrdup(context, dr_catalog_name(live));
 	pass->scheduled = scheduled;
-	pass->healed = pass->flushed = scheduled && !heal;
 	dr_progress_begin(live, pass->name, !scheduled);
 	while (try_step(pass, context, commit))
 		CHECK_FOR_INTERRUPTS();

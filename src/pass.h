@@ -14,7 +14,7 @@
 /* Ends a transaction and begins another. */
 typedef void (*DrPassCommit) (void);
 
-extern ErrorData *dr_pass(Oid live, bool scheduled, bool heal, DrPassCommit commit,
+extern ErrorData *dr_pass(Oid live, bool scheduled, DrPassCommit commit,
 						  MemoryContext context, bool *skipped);
 
 #endif							/* DR_PASS_H */

@@ -109,7 +109,7 @@ dailyrollup_run(PG_FUNCTION_ARGS)
 		bool		skipped;
 
 		failure->name = dr_catalog_name(lfirst_oid(cell));
-		failure->error = dr_pass(lfirst_oid(cell), false, true, SPI_commit, context,
+		failure->error = dr_pass(lfirst_oid(cell), false, SPI_commit, context,
 								 &skipped);
 		if (failure->error != NULL)
 			failed = lappend(failed, failure);
@@ -135,7 +135,7 @@ dailyrollup_next_due(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	if (rollup == NULL)
+	if (rollup == NULL || !dr_catalog_may_see(rollup->live))
 		PG_RETURN_NULL();
 	due = dr_steps_due(rollup, &reason);
 	nulls[0] = due == DT_NOEND;

@@ -12,7 +12,7 @@
  * settings those do not count by which they, or the rows of cron.job, could mean
  * something else.
  *
- * When a rollup is due is the pass's to know (run.c).
+ * When a rollup is due is not asked here (steps.c).
  */
 #include "schedule.h"
 

@@ -50,14 +50,29 @@ start_memory(void)
 
 /* The caller holds the lock. */
 static void
+wake(void)
+{
+	if (dr_shared->launcher != NULL)
+		SetLatch(dr_shared->launcher);
+}
+
+void
+dr_shared_wake_launcher(void)
+{
+	LWLockAcquire(dr_shared->lock, LW_SHARED);
+	wake();
+	LWLockRelease(dr_shared->lock);
+}
+
+/* Likewise. */
+static void
 wish(Oid database)
 {
 	if (dr_shared->nwishes == DR_WISHES)
 		dr_shared->look_at_all = true;
 	else
 		dr_shared->wishes[dr_shared->nwishes++] = database;
-	if (dr_shared->launcher != NULL)
-		SetLatch(dr_shared->launcher);
+	wake();
 }
 
 /* There may be something to do in that database: wake the launcher. */
@@ -115,12 +130,10 @@ dr_shared_prepared_ended(void)
 }
 
 /* Should nobody connect to that database for a moment?  The caller holds the
- * lock. */
+ * lock.  One that has longer to last was made before the clock was set back. */
 bool
-dr_shared_is_held(Oid database)
+dr_shared_is_held(Oid database, TimestampTz now)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
 	for (int i = 0; i < DR_WORKERS; i++)
 		if (dr_shared->holds[i].database == database && dr_shared->holds[i].until > now &&
 			dr_shared->holds[i].until <= now + DR_HOLD)

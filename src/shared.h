@@ -23,8 +23,12 @@
 typedef struct DrWorkerSlot
 {
 	Oid			database;		/* InvalidOid: free */
+	uint32		generation;		/* which of the slot's workers it is */
 	int			pid;			/* 0: not started yet, or ended */
 	bool		heal;			/* late keys are to be healed too */
+	bool		eager;			/* the server's mode has changed */
+	TimestampTz since;			/* when late keys were last looked at */
+	bool		busy;			/* it makes a pass */
 	bool		done;			/* next_due is known */
 	TimestampTz next_due;		/* DT_NOEND: none */
 } DrWorkerSlot;
@@ -61,6 +65,7 @@ typedef struct DrShared
 {
 	LWLock	   *lock;			/* protects all of this */
 	Latch	   *launcher;		/* NULL: none runs */
+	uint32		generation;		/* of the worker started last */
 	bool		look_at_all;	/* more wishes than there is room for */
 	int			nwishes;
 	Oid			wishes[DR_WISHES];
@@ -76,7 +81,8 @@ extern DrShared *dr_shared;		/* NULL: not preloaded */
 extern void dr_shared_init(void);
 extern void dr_shared_wish(Oid database);
 extern void dr_shared_prepared_ended(void);
-extern bool dr_shared_is_held(Oid database);
+extern void dr_shared_wake_launcher(void);
+extern bool dr_shared_is_held(Oid database, TimestampTz now);
 extern void dr_shared_note_change(void);
 extern void dr_shared_ignore_changes(void);
 

@@ -198,6 +198,24 @@ dr_steps_due(const DrRollup *rollup, const char **reason)
 	return dr_boundary_after(boundary, delay_of(rollup));
 }
 
+/*
+ * When the first midnight falls due after the last that was due at "since": then
+ * the worker looks for what a backfill has marked in state off, where nothing else
+ * is ever due.  DT_NOEND: it need not.
+ */
+TimestampTz
+dr_steps_flush_due(const DrRollup *rollup, TimestampTz since)
+{
+	pg_tz	   *zone;
+
+	if (rollup->state != DR_STATE_OFF || !rollup->fold ||
+		!dr_boundary_knows_zone(rollup->time_zone))
+		return DT_NOEND;
+	zone = dr_boundary_zone(rollup->time_zone);
+	return dr_boundary_after(dr_boundary_next(zone, dr_boundary_before(since, delay_of(rollup))),
+							 delay_of(rollup));
+}
+
 /* ---------------------------------------------------------------------- plan */
 
 /* What a step would make of the rollup's row. */
@@ -268,7 +286,10 @@ pretend(DrPass *pass, DrStep step, DrRollup *rollup)
 List *
 dr_steps_plan(DrRollup *rollup)
 {
-	DrPass		pass = {.live = rollup->live, .healed = true, .flushed = true};
+	DrPass		pass = {
+		.live = rollup->live, .healed = true, .flushed = true,
+		.changed = rollup->failures > 0
+	};
 	List	   *plan = NIL;
 	DrStep		step;
 

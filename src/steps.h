@@ -64,6 +64,7 @@ typedef struct DrPlannedStep
 extern TimestampTz dr_steps_due_boundary(const DrRollup *rollup);
 extern DrStep dr_steps_next(const DrPass *pass, const DrRollup *rollup);
 extern TimestampTz dr_steps_retry_at(const DrRollup *rollup);
+extern TimestampTz dr_steps_flush_due(const DrRollup *rollup, TimestampTz since);
 extern TimestampTz dr_steps_due(const DrRollup *rollup, const char **reason);
 extern List *dr_steps_plan(DrRollup *rollup);
 

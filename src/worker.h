@@ -1,14 +1,12 @@
 /*
  * worker.h
- *		The background worker: it makes the passes.
+ *		A worker: it makes the passes of one database.
  *
- * Layer 11.
+ * Layer 11: started by its name (launcher.c).
  */
 #ifndef DR_WORKER_H
 #define DR_WORKER_H
 
 #include "dailyrollup.h"
-
-extern void dr_worker_init(void);
 
 #endif							/* DR_WORKER_H */

@@ -13,16 +13,16 @@ use FindBin;
 my @layers = (
   [qw(dailyrollup compat image)],
   [qw(guc shared boundary identity debug aggregates measure expression shape source)],
-  [qw(catalog definition phrase patience)],
+  [qw(catalog databases definition phrase patience)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change)],
   [qw(query compare)],
   [qw(folding event check current guard adopt steps)],
   [qw(late batch shadow remove)],
   [qw(create refresh fold chunk)],
-  [qw(promote prune capture)],
+  [qw(promote capture)],
   [qw(ddl drop state)],
   [qw(pass)],
-  [qw(run worker hold schedule)],
+  [qw(run launcher worker hold schedule)],
   [qw(init)],
 );
 

@@ -102,6 +102,11 @@ SELECT isnt(mt.number('mt.kept', 'lag_seconds'), NULL, 'until it has one again')
 INSERT INTO mt.events SELECT i % 5, date_trunc('day', now()) - i * interval '5 hours', i FROM generate_series(1, 30) i;
 CALL rollup_run('mt.compared');
 
+-- ==== the shadow, counted by the pass that compares
+SELECT is(mt.number('mt.compared', 'table_rows', format('{"side": "daily", "kind": "%s"}', kind)::jsonb), n::float8, kind || ' of the shadow')
+FROM rollup_check('mt.compared'), LATERAL (VALUES ('rows', rows), ('keys', keys)) v(kind, n) WHERE side = 'daily';
+SELECT cmp_ok(mt.number('mt.compared', 'table_rows', '{"side": "daily", "kind": "rows"}'), '=', 5::float8, 'a row for each of five keys');
+
 -- ==== late keys
 SELECT is(mt.number('mt.kept', 'late_keys'), (SELECT count(*) FROM rollup_late WHERE rollup = 'mt.kept'::regclass)::float8, 'late keys');
 SELECT cmp_ok(mt.number('mt.kept', 'late_keys'), '>', 0::float8, 'which are some');

@@ -86,6 +86,9 @@ SELECT results_eq($$SELECT rollup::text, state, wanted_mode, watermark IS NOT NU
 SELECT results_eq($$SELECT rows, keys, checked_at IS NOT NULL FROM rollup_status WHERE rollup = 'st.kept'::regclass$$, $$VALUES (5::bigint, 5::bigint, true)$$, 'rows and keys of the last check');
 SELECT results_eq($$SELECT missing_daily, missing_live, mismatches, duplicates, compared_at IS NOT NULL FROM rollup_status WHERE rollup = 'st.compared'::regclass$$,
                   $$VALUES (0::bigint, 0::bigint, 0::bigint, 0::bigint, true)$$, 'what the last comparison has found');
+SELECT results_eq($$SELECT s.rows, s.checked_at FROM rollup_status s WHERE rollup = 'st.compared'::regclass$$,
+                  $$SELECT rows, finished_at FROM rollup_runs WHERE rollup = 'st.compared'::regclass AND action = 'promote'$$, 'which are of the table, not of its shadow');
+SELECT is((SELECT format('%s %s', rows, keys) FROM rollup_runs WHERE rollup = 'st.compared'::regclass AND action = 'diff'), '5 5', 'those of the shadow stand in the comparison''s row');
 SELECT ok(lag BETWEEN clock_timestamp() - watermark - interval '1 min' AND clock_timestamp() - watermark, 'the lag') FROM rollup_status WHERE rollup = 'st.kept'::regclass;
 SELECT is((SELECT string_agg(DISTINCT rollup::text, ' ' ORDER BY rollup::text) FROM rollup_plan() WHERE rollup::text ~ '^st\.'), 'st.unfilled', 'only the unfilled one has something to do');
 SELECT is_empty('TABLE rollup_progress', 'no pass runs: no progress');
@@ -118,6 +121,23 @@ SELECT is(st.rollups('st_stranger', relation), NULL, 'a stranger sees nothing of
 SELECT is(st.rollups('st_monitor', 'rollup_status'), 'compared folded kept theirs unfilled', 'pg_monitor sees all');
 SELECT is(st.rollups('st_monitor', 'rollup_runs'), 'compared folded kept unfilled', 'and all runs');
 SELECT is(st.rollups('st_monitor', 'rollup_progress'), NULL, 'and may look at the progress');
+
+-- the functions beneath the views, too
+CREATE FUNCTION st.due(role text) RETURNS text LANGUAGE sql AS $$
+  SELECT st.see(role, $q$SELECT format('%s %s', next_due IS NULL, reason) FROM dailyrollup._next_due('st.unfilled')$q$)
+$$;
+SELECT is(st.due(role), 'f begin shadow', role || ' sees when a rollup is due') FROM unnest('{st_owner,st_member,st_monitor}'::text[]) role;
+SELECT is(st.due(role), 't ', role || ' does not') FROM unnest('{st_other,st_stranger}'::text[]) role;
+
+-- ==== a time zone that the server has lost
+UPDATE dailyrollup.rollups SET time_zone = 'Lost/Zone' WHERE live IN ('st.folded'::regclass, 'st.compared'::regclass);
+SELECT results_eq($$SELECT rollup::text, next_step FROM rollup_status WHERE rollup::text ~ '^st\.(folded|unfilled)' ORDER BY 1$$,
+                  $$VALUES ('st.folded', 'time zone "Lost/Zone" not recognized'), ('st.unfilled', 'begin shadow')$$, 'a rollup of a zone that is lost has its row, and why');
+SELECT ok((SELECT count(*) > 0 FROM rollup_plan() WHERE rollup = 'st.unfilled'::regclass), 'the plan of the others');
+SELECT ok((SELECT count(*) > 0 FROM rollup_metrics WHERE labels->>'rollup' = 'st.folded'), 'its numbers');
+SELECT lives_ok($$SELECT rollup_alter('st.compared', time_zone => 'UTC')$$, 'the way out');
+SELECT lives_ok($$SELECT rollup_alter('st.folded', time_zone => 'Europe/Berlin')$$, 'of both');
+SELECT is((SELECT count(*) FROM rollup_status WHERE next_step ~ 'not recognized'), 0::bigint, 'found again');
 
 -- ==== the history
 CREATE FUNCTION st.total(rollup text) RETURNS text LANGUAGE sql AS $$

@@ -3,7 +3,7 @@
 # Nobody calls rollup_run here unless a test says so: what is in the tables, the
 # launcher and its workers have brought there.  Without the launcher's wake-up on
 # a committed change (dr_shared_note_change) the first fill would wait for the
-# next midnight; without the hold on a database (worker.c: hold) CREATE, DROP and
+# next midnight; without the hold on a database (hold.c: hold) CREATE, DROP and
 # ALTER DATABASE would fail while a worker is busy there.
 use strict;
 use warnings;
@@ -151,6 +151,20 @@ is(look('lake', 'daily'), 'on|t|0|0', 'the reseeded rollup is exact');
 
 $node->safe_psql('lake', "INSERT INTO events VALUES (3, now() - interval '2 days', 100), (11, now() - interval '2 days', 1)");
 is(status('lake', 'daily', 'late_keys'), '2', 'late keys wait: dailyrollup.late_interval is 0');
+
+# what a backfill has marked where writes are folded: when a midnight falls due
+my $soon = "now() - date_trunc('day', now(), '$zone') + interval '8 s'";
+create('lake', 'folded', ", mode => 'off', delay => $soon");
+create('lake', 'beside', ", mode => 'shadow', delay => $soon");
+wait_for('lake', q{count(*) = 2 FROM rollup_status WHERE rollup::text IN ('folded', 'beside') AND state = mode}, 'two rollups that are folded on write');
+$node->safe_psql('lake', "SET dailyrollup.backfill = on; INSERT INTO events VALUES (21, now(), 1), (22, now() - interval '2 days', 1)");
+is(status('lake', $_, 'late_keys'), '2', "$_: what a backfill has marked waits") for qw(folded beside);
+wait_for('lake', q{sum(late_keys) = 0 FROM rollup_status WHERE rollup::text IN ('folded', 'beside')}, 'until a midnight falls due');
+is(status('lake', 'daily', 'late_keys'), '3', 'late keys wait for the next one of theirs');
+is($node->safe_psql('lake', "SELECT count(*) FROM rollup_verify('$_')"), '0', "$_: exact") for qw(folded beside);
+is($node->safe_psql('lake', q{SELECT count(*) FROM rollup_runs WHERE rollup = 'folded'::regclass AND action = 'flush'}), '1', 'flushed once');
+$node->safe_psql('lake', q{SELECT rollup_drop(r, true) FROM unnest('{folded,beside}'::regclass[]) r});
+
 set('dailyrollup.late_interval', '1s');
 wait_for('lake', q{sum(late_keys) = 0 FROM rollup_status}, 'and are healed each second when it is 1s');
 is(look('lake', 'daily'), 'on|t|0|0', 'exact');
@@ -208,6 +222,34 @@ wait_for('lake', q{failures = 1 FROM rollup_status WHERE rollup = 'hand'::regcla
 $node->safe_psql('lake', q{DROP TABLE hand_daily; CALL rollup_run('hand');});
 is(status('lake', 'hand', 'state, failures, last_error, retry_at'), 'on|0||', 'rollup_run by hand does not wait');
 
+# a change by the owner, or of the server's mode, is tried at once
+sub triggers
+{
+	$node->safe_psql('lake', q{DO $$ DECLARE t name; BEGIN
+	FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'events'::regclass AND NOT tgisinternal
+	LOOP EXECUTE format('ALTER TABLE events %s TRIGGER %I', '} . $_[0] . q{', t); END LOOP; END $$});
+	return;
+}
+triggers('DISABLE');
+$node->safe_psql('lake', "SELECT rollup_reseed('hand')");
+wait_for('lake', q{failures = 1 FROM rollup_status WHERE rollup = 'hand'::regclass}, 'a reseed that fails');
+$node->safe_psql('lake', "SELECT rollup_alter('hand', delay => '1 hour')");
+wait_for('lake', q{failures = 2 FROM rollup_status WHERE rollup = 'hand'::regclass}, 'rollup_alter does not wait for retry_at');
+is(status('lake', 'hand', q{retry_at - now() BETWEEN '90 s' AND '2 min'}), 't', 'the waits grow all the same');
+triggers('ENABLE ALWAYS');
+$node->safe_psql('lake', "SELECT rollup_reseed('hand')");
+wait_for('lake', q{reseed IS NULL AND failures = 0 FROM rollup_status WHERE rollup = 'hand'::regclass}, 'nor does rollup_reseed');
+$node->safe_psql('lake', 'CREATE TABLE modeless_daily (x int)');
+create('lake', 'modeless', '');
+wait_for('lake', q{failures = 1 FROM rollup_status WHERE rollup = 'modeless'::regclass}, 'one without a mode of its own fails');
+set('dailyrollup.history', '80d');
+sleep 1.5;
+is(status('lake', 'modeless', 'failures'), '1', 'a reload that does not concern it');
+$node->safe_psql('lake', 'DROP TABLE modeless_daily');
+set('dailyrollup.mode', 'on');
+wait_for('lake', q{state = 'on' AND failures = 0 FROM rollup_status WHERE rollup = 'modeless'::regclass}, "nor does a change of the server's mode");
+set('dailyrollup.mode', undef);
+
 # ------------------------------------------- the database's and roles' settings
 
 $node->safe_psql('postgres', <<'SQL');
@@ -238,14 +280,14 @@ SQL
 set('dailyrollup.databases', 'pond, "Other"');
 wait_for('lake', q{bool_and(run_by = 'nobody') FROM rollup_status}, 'not one of dailyrollup.databases: nobody serves it');
 is($node->safe_psql('pond', 'SELECT run_by FROM rollup_status'), 'worker', 'but the one that is');
-like(create('lake', 'unserved', ", mode => 'on'"), qr/WARNING:  nothing makes the passes of rollup "public.unserved" by itself/, 'rollup_create warns');
+like(create('lake', 'unserved', ", mode => 'on'"), qr/WARNING:  nothing makes the passes of rollup "public.unserved" by itself\nHINT:  Add lake to dailyrollup.databases, or have pg_cron/, 'rollup_create warns');
 create('pond', 'served', ", mode => 'on'");
 wait_for('pond', q{state = 'on' FROM rollup_status WHERE rollup = 'served'::regclass}, 'the one is served');
 is(status('lake', 'unserved', 'state'), 'new', 'the other is not');
 set('dailyrollup.worker', 'off');
 set('dailyrollup.databases', undef);
 wait_for('pond', q{bool_and(run_by = 'nobody') FROM rollup_status}, 'dailyrollup.worker = off: nobody');
-like(create('pond', 'unserved', ", mode => 'on'"), qr/WARNING:  nothing makes the passes/, 'rollup_create warns');
+like(create('pond', 'unserved', ", mode => 'on'"), qr/WARNING:  nothing makes the passes of rollup "public.unserved" by itself\nHINT:  Set dailyrollup.worker to on, or have pg_cron/, 'rollup_create warns');
 sleep 1.5;
 is(status('lake', 'unserved', 'state') . status('pond', 'unserved', 'state'), 'newnew', 'nothing is made');
 set('dailyrollup.worker', undef);
@@ -290,6 +332,17 @@ is($node->safe_psql('busy', q{SELECT p.rollup, p.phase, p.pid = a.pid, p.started
 	FROM rollup_progress p, rollup_status s, pg_stat_activity a WHERE a.datname = 'busy' AND a.backend_type = 'dailyrollup worker'}),
 	'daily|seed|t|t|seed', 'rollup_progress and rollup_status, too');
 is($node->safe_psql('pond', 'SELECT count(*) FROM rollup_progress'), '0', 'not in another database');
+is($node->safe_psql('busy', 'SET ROLE ann; SELECT (SELECT count(*) FROM dailyrollup._progress()), (SELECT count(*) FROM rollup_progress)'), '0|0', 'not to a role that may not see the rollup');
+is($node->safe_psql('busy', 'SELECT count(*) FROM dailyrollup._progress()'), '1', 'as against its owner');
+
+# what is refused, or needs nobody to go, ends nobody's pass
+my $worker = q{SELECT pid FROM pg_stat_activity WHERE datname = 'busy' AND backend_type = 'dailyrollup worker'};
+my $pid = $node->safe_psql('postgres', $worker);
+for my $command ('BEGIN; DROP DATABASE busy', 'ALTER DATABASE busy RENAME TO lake', 'CREATE DATABASE lake TEMPLATE busy', 'DROP DATABASE nowhere', 'ALTER DATABASE busy CONNECTION LIMIT 40')
+{
+	$node->psql('postgres', $command, stderr => \my $refused, extra_params => [ '-U', 'bob' ]);
+	is($node->safe_psql('postgres', $worker), $pid, "$command: the worker goes on");
+}
 quick('CREATE DATABASE copied TEMPLATE busy', 'CREATE DATABASE from a template where a worker is busy');
 $node->reload;
 busy('copied');
@@ -299,8 +352,10 @@ busy('busy');
 my $launcher = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'dailyrollup launcher'});
 kill 'TERM', $launcher;
 wait_for('postgres', qq{count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'dailyrollup launcher' AND pid <> $launcher}, 'a launcher that is ended comes back');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'busy' AND backend_type = 'dailyrollup worker' AND query ~ 'seed'}), '1',
-	'the worker of the old one goes on');
+$node->reload;
+sleep 1.5;
+is($node->safe_psql('postgres', q{SELECT string_agg(query, ' ') FROM pg_stat_activity WHERE datname = 'busy' AND backend_type = 'dailyrollup worker'}), 'dailyrollup: seed of public.daily',
+	'the worker of the old one goes on, alone');
 $node->safe_psql('postgres', q{SET allow_in_place_tablespaces = on; CREATE TABLESPACE there LOCATION ''; GRANT CREATE ON TABLESPACE there TO bob;});
 quick('ALTER DATABASE busy SET TABLESPACE there', 'ALTER DATABASE SET TABLESPACE, with the worker of the old launcher');
 busy('renamed');
@@ -328,12 +383,12 @@ my $taker = $small->background_psql('postgres');
 $taker->query_until(qr/taken/, "SET force_parallel_mode = on;\n\\echo taken\nSELECT pg_sleep(60);\n");
 wait_for('postgres', q{count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}, 'the last worker process is taken', $small);
 create('postgres', 'daily', ", mode => 'on'", $small);
-for (1 .. 100)
+for (1 .. 300)
 {
 	last if log_lines(qr/WARNING:  no background worker is free/, 0, $small);
 	sleep 0.1;
 }
-is(log_lines(qr/WARNING:  no background worker is free to make the passes of database "\w+"/, 0, $small), 1, 'no worker is free: a warning');
+is(log_lines(qr/WARNING:  no background worker is free to make the passes of database "\w+"/, 0, $small), 1, 'no worker is free, which lasts: a warning');
 
 # it does not try again and again
 sub switches

@@ -164,6 +164,18 @@ is(sql(q{SELECT reseed_at > now() + interval '59 minutes' FROM dailyrollup.rollu
 sql(q{CALL rollup_run('early')});
 is(status('early', 'state, reseed IS NULL') . wrong('early'), 'on|t0', 'fulfilled');
 
+# ------------------------------------------------------------- after a failure
+
+# whatever it was that failed, all is looked at
+create('failed', time_zone => $zone, mode => 'on');
+sql(q{CALL rollup_run('failed'); UPDATE dailyrollup.rollups SET failures = 2, last_error = 'then', retry_at = now() + interval '5 min' WHERE live = 'failed'::regclass});
+is(status('failed', q{next_step, next_due = retry_at}) . ' ' . plan_of('failed'), 'retry|t check on-on', 'what has failed is tried again');
+runs();
+sql(q{CALL rollup_run('failed')});
+is(sql(qq{SELECT action FROM rollup_runs WHERE id > $seen}) . ' ' . status('failed', 'failures, last_error, retry_at'), 'check 0||', 'by hand at once');
+sql(q{UPDATE dailyrollup.rollups SET failures = 2, last_error = 'then', retry_at = now() + interval '5 min' WHERE live = 'failed'::regclass; SELECT rollup_alter('failed', delay => '1 hour')});
+is(status('failed', q{failures, last_error, retry_at, next_due <= clock_timestamp()}), '2|then||t', 'after a change by the owner at once');
+
 # ------------------------------------------- days that have not 24 hours
 
 sql(<<'SQL');

@@ -331,13 +331,19 @@ $mark = log_end();
 $node->reload;
 my $start = time;
 my $left = 1;
+my $most = 0;
 while ($left && time - $start < 30)
 {
-	sleep 0.2;
+	for (1 .. 20)
+	{
+		my $n = sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'dailyrollup worker'});
+		$most = $n if $n > $most;
+	}
 	$left = grep { workers($_, $mark) == 0 } @many;
 }
 is($left, 0, 'each of many databases has its turn');
 cmp_ok(time - $start, '<', 8, 'soon');
+cmp_ok($most, '<=', 2, 'a few at a time');
 is(log_lines('no background worker is free', $mark), 0, 'no complaint of our own workers');
 
 # ------------------------------------------- the worker, and others' passes

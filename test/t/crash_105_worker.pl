@@ -189,10 +189,24 @@ $node->safe_psql('postgres', 'SET client_min_messages = error; DROP EXTENSION da
 let('run-committed');
 wait_for("count(*) = 0 FROM pg_stat_activity WHERE pid = $pid", 'DROP EXTENSION between two steps: the worker ends');
 is(internal_errors($mark), '', 'without an internal error');
+is(join("\n", slurp_file($node->logfile, $mark) =~ /^.*(?:WARNING:|ERROR:|exited with exit code).*$/gm), '', 'in silence');
 
 $node->safe_psql('postgres', 'SET client_min_messages = error; CREATE EXTENSION dailyrollup');
 create('again');
 served('again', 'created anew');
+
+# ---------------------------------------------------------- the clock is set back
+
+# DR_NOW() is the launcher's clock: two hours ahead, then back
+$node->append_conf('postgresql.conf', q{dr_test.clock = '7200'});
+$node->reload;
+create('ahead');
+served('ahead', 'the clock is ahead');
+wait_for(q{count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'dailyrollup worker'}, 'no worker runs');
+$node->append_conf('postgresql.conf', q{dr_test.clock = '0'});
+$node->reload;
+create('set_back');
+served('set_back', 'the clock is set back');
 
 $dropper->quit;
 $holder->quit;
