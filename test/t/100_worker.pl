@@ -348,7 +348,8 @@ $node->reload;
 busy('copied');
 quick('ALTER DATABASE copied RENAME TO renamed', 'ALTER DATABASE RENAME');
 busy('busy');
-# a worker whose launcher is gone
+# a worker whose launcher is gone, and something that another one could do
+$node->safe_psql('busy', "SET client_min_messages = error; SELECT rollup_create('second', 'SELECT k, sum(slow(n)) FROM events GROUP BY k', 'at', time_zone => '$zone', mode => 'on')");
 my $launcher = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'dailyrollup launcher'});
 kill 'TERM', $launcher;
 wait_for('postgres', qq{count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'dailyrollup launcher' AND pid <> $launcher}, 'a launcher that is ended comes back');
