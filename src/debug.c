@@ -42,7 +42,7 @@ dr_debug_waitpoint(const char *name)
 	LockRelease(&tag, ShareLock, true);
 
 	/* who lets go, to stop us at the next one, needs a moment for it */
-	pg_usleep(10 * 1000);
+	pg_usleep(30 * 1000);
 }
 
 /* Where a commit is visible to others, but has neither sent its invalidation
