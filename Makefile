@@ -4,10 +4,12 @@
 #   make installcheck                        likewise, on a server with
 #                                            max_prepared_transactions > 0
 #   make test, lint, demo, analyze, coverage see test/run.sh and test/demo.sh
+#   make bench                               see test/bench.sh
 #
 # Variables: PG_CONFIG (which PostgreSQL), WERROR=1 (warnings are errors),
 # WAITPOINTS=1 (the tests' build, never installed for use), COVERAGE=1 (gcov);
-# of the tests: KINDS, TESTS, PGTEST_USER, DR_TEST_DATA, DR_SEED, DR_SEEDS.
+# of the tests: KINDS, TESTS, PGTEST_USER, DR_TEST_DATA, DR_SEED, DR_SEEDS;
+# of the benchmarks: BENCH, BENCH_ROWS, BENCH_DAYS, BENCH_ROUNDS.
 #
 # sql/ holds the install and upgrade scripts, whose names contain "--", and
 # the inputs of pg_regress, whose names never do.
@@ -43,7 +45,7 @@ PG_CONFIG ?= pg_config
 
 # Our own targets need no PostgreSQL yet: the tests install one.  PGXS is read
 # for every other target.
-own = test check lint demo analyze coverage
+own = test check lint demo bench analyze coverage
 .PHONY: $(own)
 
 # which PostgreSQL the scripts shall use; empty: theirs to find
@@ -56,6 +58,8 @@ lint:
 	@perl test/lint.pl
 demo:
 	@PG_CONFIG='$(named_pg_config)' test/demo.sh
+bench:
+	@PG_CONFIG='$(named_pg_config)' test/bench.sh
 analyze:
 	@PG_CONFIG='$(named_pg_config)' test/analyze.sh
 coverage:
