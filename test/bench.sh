@@ -4,7 +4,7 @@
 #
 # From the environment: BENCH (names of benchmarks, to run these alone),
 # BENCH_ROWS (a day: 4000000), BENCH_DAYS (of history: 3), BENCH_ROUNDS (5),
-# BENCH_SECONDS (a run of pgbench: 5), PG_CONFIG, PGTEST_USER, KEEP=1.
+# BENCH_SECONDS (a run of pgbench: 2), PG_CONFIG, PGTEST_USER, KEEP=1.
 #
 # Table and chart go to test-output/bench/; those of a whole run of full size
 # also to doc/.
@@ -19,7 +19,7 @@ for name in $wanted; do
   case " $all " in *" $name "*) ;; *) die "no such benchmark: $name (there are: $all)" ;; esac
 done
 
-export BENCH_ROWS=${BENCH_ROWS:-4000000} BENCH_DAYS=${BENCH_DAYS:-3} BENCH_ROUNDS=${BENCH_ROUNDS:-5} BENCH_SECONDS=${BENCH_SECONDS:-5}
+export BENCH_ROWS=${BENCH_ROWS:-4000000} BENCH_DAYS=${BENCH_DAYS:-3} BENCH_ROUNDS=${BENCH_ROUNDS:-5} BENCH_SECONDS=${BENCH_SECONDS:-2}
 keep_out_of_environment
 cd "$top"
 PG_CONFIG=$("$top/test/setup.sh" build)
@@ -71,11 +71,11 @@ END
 }
 
 machine() {
-  say "date: $(date -u +%F)" \
+  printf '%s\n' "date: $(date -u +%F)" \
     "cores: $(nproc)" \
     "processor: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sort -u | head -1)" \
     "memory: $(awk '/^MemTotal/ {printf "%.0f GB", $2 / 1048576}' /proc/meminfo)" \
-    "PostgreSQL: $("$PG_CONFIG" --version)" \
+    "server: $("$PG_CONFIG" --version)" \
     "dailyrollup: $(git -c safe.directory='*' describe --always --dirty 2>/dev/null || sed -n "s/^default_version = '\(.*\)'/\1/p" "$ext.control")" \
     "DuckDB: ${BENCH_DUCKDB:-left out}" \
     "rows a day: $BENCH_ROWS" \

@@ -10,7 +10,7 @@ use Exporter 'import';
 use File::Basename qw(basename);
 use IPC::Open2;
 
-our @EXPORT = qw($rows $days $rounds $keys scratch session result expect median note
+our @EXPORT = qw($rows $days $rounds $keys scratch session result expect median middle note
   interleave checkpoint in_transaction settle lake script_latency);
 
 our $rows = $ENV{BENCH_ROWS} // 4_000_000;      # a day
@@ -29,6 +29,14 @@ sub scratch { return "$ENV{BENCH_OUT}/$_[0]" }
 sub median {
   my @v = sort { $a <=> $b } @_;
   return ($v[$#v / 2] + $v[@v / 2]) / 2;
+}
+
+# the mean of the middle half
+sub middle {
+  my @v = sort { $a <=> $b } @_;
+  my ($sum, @half) = (0, @v[ @v / 4 .. $#v - @v / 4 ]);
+  $sum += $_ for @half;
+  return $sum / @half;
 }
 
 # result(WHAT, RIVAL, RATIO, TARGET)

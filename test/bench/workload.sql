@@ -24,10 +24,10 @@ CREATE TYPE bench.event AS (
 
 -- The n events that arrive on day d, in this order.  20,000 subjects, some of
 -- which send much more than others, x 20 names: 16 numbers, 3 strings, a
--- position.  0.5% are an earlier event once more, 0.2% another event of its key
--- and instant, a share of late is stamped 1 to 48 hours earlier.
-CREATE FUNCTION bench.events(d int, n bigint, late float8 DEFAULT 0.008) RETURNS SETOF bench.event LANGUAGE sql STABLE AS $$
-	SELECT 'vehicle-' || lpad(floor(20000 * power(bench.random(e, 2), 1.5))::text, 5, '0'), name,
+-- position.  0.5% are an earlier event once more, 0.2% another event of an earlier
+-- one's key and instant, a share of late is stamped 1 to 48 hours earlier.
+CREATE FUNCTION bench.events(d int, n bigint, late float8 DEFAULT 0.008, subjects int DEFAULT 20000) RETURNS SETOF bench.event LANGUAGE sql STABLE AS $$
+	SELECT 'vehicle-' || lpad(floor(subjects * power(bench.random(e, 2), 1.5))::text, 5, '0'), name,
 		bench.midnight(d) + interval '1 microsecond' * floor((e - day - 1 + bench.random(e, 4)) * (86400e6 / n))
 			- CASE WHEN bench.random(e, 5) < late THEN interval '1 hour' * (1 + 47 * bench.random(e, 6)) ELSE interval '0' END,
 		CASE WHEN name NOT LIKE 'state%' AND name <> 'location' THEN round((100 * v)::numeric, 2)::float8 END,

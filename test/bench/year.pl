@@ -44,5 +44,5 @@ for (sort keys %first) {
 }
 expect('late and folded keys', $said{year}, $said{three});
 my %ms = interleave(map { my $schema = $_; ($schema => sub { (refresh($schema, ''))[0] }) } sort keys %first);
-result('refresh with 1% late rows, a year behind it', 'with three days behind it', $ms{year} / $ms{three}, '<= 1.2');
+result("refresh of $full rows and 1% late, a year behind it", 'with three days behind it', $ms{year} / $ms{three}, '<= 1.2');
 $psql->run("SELECT rollup_drop('$_.signals_latest', true); DROP SCHEMA $_ CASCADE") for sort keys %first;
