@@ -19,8 +19,9 @@ for my $schema (map { "fold_$_" } @variants) {
 }
 $psql->run("SELECT bench.make_rollup('fold_off', 'off'); CALL rollup_run('fold_off.signals_latest')");
 $psql->run("SELECT bench.make_trigger('fold_trigger')");
-$psql->run(q{CREATE EXTENSION IF NOT EXISTS pg_ivm; SELECT create_immv('fold_ivm.signals_latest',
-  'SELECT subject, name, count(*) AS count, min("timestamp") AS first_seen, max("timestamp") AS last_seen FROM fold_ivm.signals GROUP BY subject, name')})
+$psql->run(q{CREATE EXTENSION IF NOT EXISTS pg_ivm; SET search_path = public, pgivm; SELECT create_immv('fold_ivm.signals_latest',
+  'SELECT subject, name, count(*) AS count, min("timestamp") AS first_seen, max("timestamp") AS last_seen FROM fold_ivm.signals GROUP BY subject, name');
+  RESET search_path})
   if @variants > 2;
 $psql->run("VACUUM ANALYZE fold_$_.signals_latest") for @variants;
 
@@ -39,6 +40,7 @@ sub fold {
 my %ms = interleave(map { my $schema = "fold_$_"; ($_ => sub { fold($schema, @_) }) } @variants);
 expect('rows that rollup_verify finds', $psql->run("SELECT count(*) FROM rollup_verify('fold_off.signals_latest')"), 0);
 expect('differences from the trigger', $psql->run("SELECT bench.differences('TABLE fold_off.signals_latest', 'TABLE fold_trigger.signals_latest')"), 0);
+expect('rows counted by pg_ivm', $psql->run('SELECT (SELECT sum(count) FROM fold_ivm.signals_latest) = (SELECT count(*) FROM fold_ivm.signals)'), 't') if @variants > 2;
 result("write-time fold, batches of $batch", 'a trigger by hand', $ms{off} / $ms{trigger}, '<= 0.333');
 result("write-time fold, batches of $batch", 'pg_ivm, less exact', @variants > 2 ? $ms{off} / $ms{ivm} : 'left out: not installed', '');
 $psql->run("SELECT rollup_drop('fold_off.signals_latest', true); DROP TABLE bench.arrivals");
