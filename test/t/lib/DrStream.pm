@@ -681,6 +681,7 @@ sub random_settings
 			'enable_partitionwise_aggregate = ' . pick('on', 'off'),
 			'enable_partition_pruning = ' . pick('on', 'on', 'off'),
 			'work_mem = ' . pick(q('64kB'), q('4MB')),
+			'dailyrollup.fold_method = ' . pick(qw(auto statement hash hash)),
 			'plan_cache_mode = ' . pick(qw(auto force_generic_plan force_custom_plan)),
 			'parallel_setup_cost = ' . pick(0, 1000, 1000),
 			'min_parallel_table_scan_size = ' . pick(0, q('8MB')),
