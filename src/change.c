@@ -92,7 +92,8 @@ dr_change_append_merge(StringInfo buf, const DrDefinition *def, Oid table,
 
 /*
  * The content of the keys in "waiting" (k1 .. kn), a CTE of the statement or a
- * relation of that name, from the source's rows before "upper" (NULL: all).
+ * relation of that name, from the source's rows from "lower" on and before
+ * "upper" (NULL: all).
  *
  * Keys without a NULL are looked up in the source by plain equality, which an
  * index serves; keys with one by a second branch, which runs only where there
@@ -100,13 +101,14 @@ dr_change_append_merge(StringInfo buf, const DrDefinition *def, Oid table,
  */
 char *
 dr_change_content_of_waiting(const DrDefinition *def, const DrRollup *rollup,
-							 const char *upper)
+							 const char *lower, const char *upper)
 {
 	char	  **event = dr_phrase_event_key(def);
 	char	  **waiting = dr_phrase_mark_key(def, "w");
 	char	   *event_has_null = dr_phrase_any_null(def, event, true);
 	DrScope		scope = {
 		.relation = def->source,
+		.lower = lower,
 		.upper = upper,
 		.keys = psprintf("EXISTS (SELECT FROM waiting w WHERE %s)",
 						 dr_phrase_plainly_equal(def, event, waiting))
@@ -186,7 +188,7 @@ dr_change_append_recompute(StringInfo buf, const DrDefinition *def,
 					 " gone AS MATERIALIZED (SELECT * FROM waiting w EXCEPT SELECT %s FROM fresh),"
 					 " stored AS (INSERT INTO %s AS l (%s) SELECT * FROM fresh"
 					 " ON CONFLICT (%s) DO UPDATE SET (%s) = ROW(%s) WHERE %s)",
-					 dr_change_content_of_waiting(def, rollup, upper),
+					 dr_change_content_of_waiting(def, rollup, NULL, upper),
 					 keys,
 					 name, dr_phrase_columns(def, NULL, true, true),
 					 keys, dr_phrase_columns(def, NULL, false, true),

@@ -24,6 +24,6 @@ extern void dr_change_append_recompute(StringInfo buf, const DrDefinition *def,
 extern char *dr_change_stored(const DrDefinition *def, const DrRollup *rollup,
 							  const char *keys);
 extern char *dr_change_content_of_waiting(const DrDefinition *def, const DrRollup *rollup,
-										  const char *upper);
+										  const char *lower, const char *upper);
 
 #endif							/* DR_CHANGE_H */

@@ -82,4 +82,11 @@ dr_att_not_null(Form_pg_attribute att)
 #define ATTRIBUTE_GENERATED_VIRTUAL	'v'
 #endif
 
+/* Have memory fetched that will be looked at soon. */
+#if defined(__GNUC__)
+#define dr_prefetch(address)	__builtin_prefetch(address)
+#else
+#define dr_prefetch(address)	((void) (address))
+#endif
+
 #endif							/* DR_COMPAT_H */

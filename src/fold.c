@@ -48,21 +48,6 @@ enum
 
 /* -------------------------------------------------------------- statements */
 
-static void
-register_rows(const char *name, TupleDesc desc, Tuplestorestate *rows, int64 count)
-{
-	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
-
-	relation->md.name = pstrdup(name);
-	relation->md.reliddesc = InvalidOid;
-	relation->md.tupdesc = desc;
-	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
-	relation->md.enrtuples = count;
-	relation->reldata = rows;
-	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
-		elog(ERROR, "could not register \"%s\"", name);
-}
-
 static char *
 statement_text(const DrPlans *plans, int statement)
 {
@@ -123,7 +108,7 @@ register_keys(const DrPlans *plans)
 		tuplestore_puttuple(keys, SPI_tuptable->vals[row]);
 	if (SPI_tuptable != NULL)
 		SPI_freetuptable(SPI_tuptable);
-	register_rows(DR_FOLDING_KEYS, desc, keys, count);
+	dr_plans_register(DR_FOLDING_KEYS, desc, keys, count);
 	return keys;
 }
 
@@ -171,7 +156,7 @@ fold_batch(DrBatch *batch)
 	plans->uses++;
 	dr_identity_enter_sql(plans->rollup->owner, &before);
 	guard = dr_guard_let(batch->live);
-	register_rows(DR_FOLDING_ROWS, batch->desc, batch->rows, batch->count);
+	dr_plans_register(DR_FOLDING_ROWS, batch->desc, batch->rows, batch->count);
 	if (batch->backfill)
 		mark(plans, batch);
 	else if (batch->touches || dr_folding_needs_locks(plans->def))

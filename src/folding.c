@@ -447,7 +447,7 @@ dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup)
 
 	/* nor does a key that is too long for live's index: no row of it can come */
 	return lock_rows(def, rollup, "wanted AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS ")",
-					 dr_change_content_of_waiting(nulls ? def : &all, rollup, NULL),
+					 dr_change_content_of_waiting(nulls ? def : &all, rollup, NULL, NULL),
 					 psprintf("%s WHERE %s AND %s", key_and_nulls(def, "waiting w"),
 							  left_out(def, rollup), nulls ?
 							  psprintf("pg_catalog.pg_column_size(ROW(%s)) < 2700",

@@ -20,6 +20,7 @@ bool		dr_guc_worker = true;
 char	   *dr_guc_databases = NULL;
 int			dr_guc_history = 90 * 24 * 60 * 60;
 int			dr_guc_max_late_keys = -1;
+int			dr_guc_fold_method = DR_FOLD_AUTO;
 int			dr_guc_writer_timeout = 5 * 60 * 1000;
 
 static const struct config_enum_entry modes[] = {
@@ -27,6 +28,13 @@ static const struct config_enum_entry modes[] = {
 	{"off", DR_MODE_OFF, false},
 	{"shadow", DR_MODE_SHADOW, false},
 	{"on", DR_MODE_ON, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry fold_methods[] = {
+	{"auto", DR_FOLD_AUTO, false},
+	{"statement", DR_FOLD_STATEMENT, false},
+	{"hash", DR_FOLD_HASH, false},
 	{NULL, 0, false}
 };
 
@@ -98,6 +106,16 @@ define_limits(void)
 							5 * 60 * 1000, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("dailyrollup.fold_method",
+							 "Sets how a refresh computes and merges the rows of its days.",
+							 "hash: in memory, up to work_mem times hash_mem_multiplier, and "
+							 "files beyond it; statement: by SQL statements; auto: hash where "
+							 "the query allows it and it is the cheaper way to merge.",
+							 &dr_guc_fold_method,
+							 DR_FOLD_AUTO, fold_methods,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
 }
 
 static void

@@ -38,7 +38,7 @@ dr_objects_create_live(const DrDefinition *def, const char *live)
 
 	/* free space on each page, so that a refresh updates rows in place; no lock
 	 * against readers when a vacuum could give the end of the file back */
-	appendStringInfo(&buf, "UNIQUE NULLS NOT DISTINCT (%s)) WITH (fillfactor = 80,"
+	appendStringInfo(&buf, "UNIQUE NULLS NOT DISTINCT (%s)) WITH (fillfactor = 45,"
 					 " vacuum_truncate = off)",
 					 dr_phrase_join(names, def->nkeys, ", "));
 	return buf.data;

@@ -430,7 +430,7 @@ append_source(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 void
 dr_phrase_append_rows(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 {
-	appendStringInfoString(buf, "SELECT ");
+	appendStringInfo(buf, "SELECT %s", scope->placed ? "s.ctid, s.tableoid, " : "");
 	dr_phrase_append_named_columns(buf, def, true);
 	append_source(buf, def, scope);
 }

@@ -22,6 +22,7 @@ typedef struct DrScope
 	const char *upper;
 	const char *keys;			/* condition over e; NULL: every key */
 	const char *null_keys;		/* a second, disjoint condition, or NULL */
+	bool		placed;			/* each row's ctid and tableoid come first */
 } DrScope;
 
 extern char *dr_phrase_relation(Oid relation);

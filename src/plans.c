@@ -189,3 +189,19 @@ dr_plans_prepare(const char *sql, int n, Oid *types, int options)
 		elog(ERROR, "could not prepare \"%s\"", sql);
 	return plan;
 }
+
+/* Let the statements of this connection to SPI read the rows under that name. */
+void
+dr_plans_register(const char *name, TupleDesc desc, Tuplestorestate *rows, int64 count)
+{
+	EphemeralNamedRelation relation = palloc0(sizeof(EphemeralNamedRelationData));
+
+	relation->md.name = pstrdup(name);
+	relation->md.reliddesc = InvalidOid;
+	relation->md.tupdesc = desc;
+	relation->md.enrtype = ENR_NAMED_TUPLESTORE;
+	relation->md.enrtuples = count;
+	relation->reldata = rows;
+	if (SPI_register_relation(relation) != SPI_OK_REL_REGISTER)
+		elog(ERROR, "could not register \"%s\"", name);
+}

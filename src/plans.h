@@ -10,6 +10,7 @@
 #include "dailyrollup.h"
 
 #include "executor/spi.h"
+#include "utils/tuplestore.h"
 
 #include "catalog.h"
 
@@ -52,6 +53,8 @@ typedef struct DrPlans
 extern void dr_plans_init(void);
 extern DrPlans *dr_plans_of(Oid live);
 extern DrPlans *dr_plans_of_id(int32 id);
+extern void dr_plans_register(const char *name, TupleDesc desc, Tuplestorestate *rows,
+							  int64 count);
 extern SPIPlanPtr dr_plans_prepare(const char *sql, int n, Oid *types, int options);
 
 #endif							/* DR_PLANS_H */

@@ -11,28 +11,64 @@
 
 /* ------------------------------------------------------------- the refresh */
 
-/* Everything before "upper" ($1 or such; NULL: all) becomes the table's
- * content.  Returns the number of keys. */
+/* The window's rows, each with its place where "placed". */
 char *
-dr_query_seed(const DrDefinition *def, const DrRollup *rollup, Oid table, const char *upper)
+dr_query_window(const DrDefinition *def, const char *lower, const char *upper, bool placed)
 {
-	DrScope		scope = {.relation = def->source, .upper = upper};
-
-	return dr_change_replace(def, rollup, table,
-							 dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)));
-}
-
-/* The window [$1, $2) merged into the table; without an upper bound where
- * "bounded" is false. */
-char *
-dr_query_fold(const DrDefinition *def, Oid table, bool bounded)
-{
-	DrScope		scope = {.relation = def->source, .lower = "$1", .upper = bounded ? "$2" : NULL};
+	DrScope		scope = {
+		.relation = def->source,
+		.lower = lower,
+		.upper = upper,
+		.placed = placed
+	};
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	dr_change_append_merge(&buf, def, table,
-						   dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def)));
+	dr_phrase_append_rows(&buf, def, &scope);
+	return buf.data;
+}
+
+/* The query over the window, by the server. */
+char *
+dr_query_content(const DrDefinition *def, const char *lower, const char *upper)
+{
+	DrScope		scope = {.relation = def->source, .lower = lower, .upper = upper};
+
+	return dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def));
+}
+
+/*
+ * The query over the window, from the rows in DR_QUERY_DIGESTED; with
+ * "waiting", the content of the keys in the relation of that name, too.
+ */
+char *
+dr_query_digested(const DrDefinition *def, const DrRollup *rollup,
+				  const char *lower, const char *upper, bool waiting)
+{
+	char	   *rows = psprintf("SELECT %s FROM " DR_QUERY_DIGESTED " d",
+								dr_phrase_columns(def, "d", true, true));
+
+	if (!waiting)
+		return rows;
+	return psprintf("%s UNION ALL (%s)", rows,
+					dr_change_content_of_waiting(def, rollup, lower, upper));
+}
+
+/* A content becomes the table's.  Returns the number of keys. */
+char *
+dr_query_seed(const DrDefinition *def, const DrRollup *rollup, Oid table, const char *content)
+{
+	return dr_change_replace(def, rollup, table, content);
+}
+
+/* A content is merged into the table. */
+char *
+dr_query_fold(const DrDefinition *def, Oid table, const char *content)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	dr_change_append_merge(&buf, def, table, content);
 	return buf.data;
 }
 

@@ -16,10 +16,19 @@
 
 #include "catalog.h"
 
-/* the refresh; $1, $2: bounds */
+/* what was computed of a window, registered with SPI */
+#define DR_QUERY_DIGESTED	"dailyrollup_digested"
+#define DR_QUERY_WAITING	"waiting"
+
+/* the refresh; bounds are SQL, NULL where there is none */
+extern char *dr_query_window(const DrDefinition *def, const char *lower, const char *upper,
+							 bool placed);
+extern char *dr_query_content(const DrDefinition *def, const char *lower, const char *upper);
+extern char *dr_query_digested(const DrDefinition *def, const DrRollup *rollup,
+							   const char *lower, const char *upper, bool waiting);
 extern char *dr_query_seed(const DrDefinition *def, const DrRollup *rollup, Oid table,
-						   const char *upper);
-extern char *dr_query_fold(const DrDefinition *def, Oid table, bool bounded);
+						   const char *content);
+extern char *dr_query_fold(const DrDefinition *def, Oid table, const char *content);
 extern char *dr_query_recompute(const DrDefinition *def, const DrRollup *rollup, Oid table,
 								char dirties, const char *upper);
 

@@ -45,6 +45,7 @@
 #include "identity.h"
 #include "late.h"
 #include "locks.h"
+#include "merge.h"
 #include "objects.h"
 #include "query.h"
 #include "shadow.h"
@@ -315,36 +316,19 @@ begin_refresh(DrRollup *rollup, bool build, bool given, TimestampTz wanted)
 
 /* ------------------------------------------------------------- steps 4 to 6 */
 
-/*
- * Run one statement with the window's bounds, or the upper one alone; returns
- * the number of rows that it wrote.  A snapshot of its own.
- */
-static uint64
-run_statement(const Refresh *refresh, const char *sql, bool with_lower)
+/* From the table's watermark to B. */
+static DrWindow
+window_of(const Refresh *refresh)
 {
-	const DrDefinition *def = refresh->def;
-	Oid			type = dr_boundary_type(def->time_kind);
-	Oid			types[2] = {type, type};
-	Datum		upper = dr_boundary_datum(def->time_kind, refresh->zone,
-										  refresh->boundary);
-	Datum		values[2] = {upper, upper};
+	DrTimeKind	kind = refresh->def->time_kind;
+	DrWindow	window = {
+		.has_lower = true,
+		.has_upper = true,
+		.lower = dr_boundary_datum(kind, refresh->zone, refresh->watermark),
+		.upper = dr_boundary_datum(kind, refresh->zone, refresh->boundary)
+	};
 
-	if (with_lower)
-		values[0] = dr_boundary_datum(def->time_kind, refresh->zone, refresh->watermark);
-	if (SPI_execute_with_args(sql, with_lower ? 2 : 1, types, values, NULL,
-							  false, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", sql);
-	return SPI_processed;
-}
-
-/* The one number that a statement has returned. */
-static int64
-returned_count(void)
-{
-	bool		isnull;
-
-	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
-									   1, &isnull));
+	return window;
 }
 
 /*
@@ -354,7 +338,7 @@ returned_count(void)
 static void
 seed(Refresh *refresh)
 {
-	int			level;
+	DrWindow	window = window_of(refresh);
 
 	/* The statement finds the rows by their place: nobody may move one.
 	 * Readers and foreign keys are not kept waiting. */
@@ -363,12 +347,9 @@ seed(Refresh *refresh)
 		SPI_execute(dr_query_forget_marks(refresh->rollup, taken_marks(refresh)),
 					false, 0) != SPI_OK_DELETE)
 		elog(ERROR, "could not take the marks of rollup \"%s\"", refresh->name);
-	level = NewGUCNestLevel();
-	dr_check_distrust_indexes();
-	run_statement(refresh, dr_query_seed(refresh->def, refresh->rollup, refresh->table, "$1"),
-				  false);
-	refresh->run.folded_keys = returned_count();
-	AtEOXact_GUC(false, level);
+	window.has_lower = false;
+	refresh->run.folded_keys = dr_merge_seed(refresh->rollup, refresh->def, refresh->table,
+											 &window);
 	dr_check_written(refresh->rollup, refresh->def, refresh->table, refresh->run.folded_keys);
 	DR_WAITPOINT("refresh-folded");
 }
@@ -376,17 +357,27 @@ seed(Refresh *refresh)
 static void
 fold(Refresh *refresh)
 {
-	refresh->run.folded_keys =
-		run_statement(refresh, dr_query_fold(refresh->def, refresh->table, true), true);
+	DrWindow	window = window_of(refresh);
+
+	refresh->run.folded_keys = dr_merge_fold(refresh->rollup, refresh->def, refresh->table,
+											 &window);
 	DR_WAITPOINT("refresh-folded");
 }
 
 static void
 recompute_marked_keys(Refresh *refresh)
 {
-	run_statement(refresh, dr_query_recompute(refresh->def, refresh->rollup, refresh->table,
-											  taken_marks(refresh), "$1"), false);
-	refresh->run.late_keys = returned_count();
+	DrTimeKind	kind = refresh->def->time_kind;
+	Oid			types[1] = {dr_boundary_type(kind)};
+	Datum		values[1] = {dr_boundary_datum(kind, refresh->zone, refresh->boundary)};
+	char	   *sql = dr_query_recompute(refresh->def, refresh->rollup, refresh->table,
+										 taken_marks(refresh), "$1");
+	bool		isnull;
+
+	if (SPI_execute_with_args(sql, 1, types, values, NULL, false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	refresh->run.late_keys = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+														 SPI_tuptable->tupdesc, 1, &isnull));
 }
 
 /* With too many late keys, one pass over the whole source is cheaper. */

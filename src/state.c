@@ -35,6 +35,7 @@
 #include "identity.h"
 #include "late.h"
 #include "locks.h"
+#include "merge.h"
 #include "objects.h"
 #include "query.h"
 #include "refresh.h"
@@ -123,12 +124,17 @@ static void
 catch_up(const DrRollup *rollup)
 {
 	DrDefinition *def = definition_of(rollup);
+	DrWindow	tail = {
+		.has_lower = true,
+		.lower = dr_boundary_datum(def->time_kind, dr_boundary_zone(rollup->time_zone),
+								   rollup->watermark)
+	};
 	DrIdentity	before;
 	DrGuard		guard;
 
 	dr_identity_enter_sql(rollup->owner, &before);
 	guard = dr_guard_let(rollup->live);
-	run(rollup, def, dr_query_fold(def, rollup->live, false), true, rollup->watermark);
+	(void) dr_merge_fold(rollup, def, rollup->live, &tail);
 	run(rollup, def, dr_query_recompute(def, rollup, rollup->live, DR_DIRTIES_ANY, NULL), false, 0);
 	dr_check_written(rollup, def, rollup->live, -1);
 	dr_guard_end(guard);
@@ -289,6 +295,7 @@ static void
 recompute(const DrRollup *rollup)
 {
 	DrDefinition *def;
+	DrWindow	all = {0};
 	DrIdentity	before;
 	DrGuard		guard;
 
@@ -298,8 +305,7 @@ recompute(const DrRollup *rollup)
 	forget_marks(rollup, def, DR_DIRTIES_LIVE);
 	dr_identity_enter_sql(rollup->owner, &before);
 	guard = dr_guard_let(rollup->live);
-	dr_check_distrust_indexes();
-	run(rollup, def, dr_query_seed(def, rollup, rollup->live, NULL), false, 0);
+	(void) dr_merge_seed(rollup, def, rollup->live, &all);
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
 	DR_WAITPOINT("recompute-seeded");

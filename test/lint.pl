@@ -11,13 +11,13 @@ use FindBin;
 # The layers of src/: a file includes its own header and headers of strictly
 # lower layers only.
 my @layers = (
-  [qw(dailyrollup compat image)],
-  [qw(guc shared boundary identity debug aggregates measure expression shape source)],
-  [qw(catalog databases definition phrase patience)],
-  [qw(announce catalog_write locks stop request objects plans progress watermark change)],
-  [qw(query compare)],
-  [qw(folding event check current guard adopt steps)],
-  [qw(late batch shadow remove)],
+  [qw(dailyrollup compat image room)],
+  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source)],
+  [qw(catalog databases definition keyimage phrase patience)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change tallyplan rival)],
+  [qw(query compare tally)],
+  [qw(folding event check current guard adopt steps digest)],
+  [qw(late batch shadow remove merge)],
   [qw(create refresh fold chunk)],
   [qw(promote capture)],
   [qw(ddl drop state)],

@@ -201,6 +201,7 @@ SELECT results_eq(
   $$VALUES ('dailyrollup.backfill', 'off', NULL, 'user', 'bool'),
            ('dailyrollup.databases', '', NULL, 'sighup', 'string'),
            ('dailyrollup.delay', '12600', 's', 'sighup', 'integer'),
+           ('dailyrollup.fold_method', 'auto', NULL, 'user', 'enum'),
            ('dailyrollup.history', '7776000', 's', 'sighup', 'integer'),
            ('dailyrollup.late_interval', '3600', 's', 'sighup', 'integer'),
            ('dailyrollup.max_late_keys', '-1', NULL, 'sighup', 'integer'),

@@ -101,7 +101,8 @@ GRANT SELECT ON at.l_current TO at_reader;
 -- what a session has kept is parsed again after DISCARD PLANS
 DISCARD PLANS;
 SELECT lives_ok($$SELECT rollup_refresh('at.l', '2026-01-03 00:00Z')$$, 'a superuser seeds');
-SELECT only_owner('a superuser''s seed', true);
+-- its constants are those that were read then: nothing is parsed again
+SELECT only_owner('a superuser''s seed', false);
 DISCARD PLANS;
 SELECT is(try('at_writer', $$INSERT INTO at.s VALUES ('a', '2026-01-01', 5)$$), 'ok', 'a late row');
 SELECT is(try('at_reader', 'SELECT * FROM at.l_current'), 'ok', 'read');

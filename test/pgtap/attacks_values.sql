@@ -381,7 +381,7 @@ SELECT ok('vacuum_truncate=off' = ANY (c.reloptions), format('vacuum_truncate of
 FROM dailyrollup.rollups r JOIN pg_class c ON c.oid IN (r.live, r.marks, 'dailyrollup.rollups'::regclass) WHERE r.live = 'aw.l'::regclass;
 SELECT is((SELECT count(*) FROM dailyrollup.rollups r JOIN pg_class c ON c.oid IN (r.live, r.marks, 'dailyrollup.rollups'::regclass)
            WHERE r.live = 'aw.l'::regclass AND 'vacuum_truncate=off' = ANY (c.reloptions)), 3::bigint, 'of live, marks and our own table');
-SELECT ok('fillfactor=80' = ANY (reloptions), 'live has room for updates in place') FROM pg_class WHERE oid = 'aw.l'::regclass;
+SELECT ok('fillfactor=45' = ANY (reloptions), 'live has room for updates in place') FROM pg_class WHERE oid = 'aw.l'::regclass;
 
 -- ==== A key that was NULL when it was counted: SET NOT NULL on the source does not
 -- make live forget to look for it.  Protects dr_phrase_same_key in phrase.c where

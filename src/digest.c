@@ -1,0 +1,627 @@
+/*
+ * digest.c
+ *		The defining query over a window of the source, by one pass in memory.
+ *
+ * The server scans the window; each row is added to its key's measures.  With
+ * deduplication, the instants that were seen under a key tell a row of a new
+ * event from one of an event that was there before.  The earlier row is then
+ * read once more, from its place in the table:
+ *
+ *		the rows are the same			nothing
+ *		the earlier one counts			nothing
+ *		the later one counts			it takes the earlier one's place in the
+ *										measures; where that cannot be done, the
+ *										key is left to be computed again
+ *
+ * It serves where a key is told by the bytes of its values, duplicates by key
+ * and instant, and the measures' states can be kept outside of their
+ * aggregates.
+ *
+ * Memory is bounded as that of the server's hash aggregation.  Where a pass
+ * needs more it is begun anew: its rows are written to files, each of which has
+ * a part of the keys, by their hash; and each file is passed over for itself.
+ */
+#include "digest.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "keyimage.h"
+#include "rival.h"
+#include "room.h"
+
+/* Rows that are looked at together. */
+#define BATCH_ROWS		128
+#define BATCH_ROOM		(64 * 1024)
+
+/* Parts that the keys of one pass are split into, by so many bits of a hash. */
+#define PART_BITS		5
+#define PARTS			(1 << PART_BITS)
+#define MAX_LEVEL		4
+
+/* Kilobytes of a part that are kept in memory. */
+#define PART_MEMORY		32
+
+/* Columns of the scan before those of the event, where duplicates are looked
+ * for. */
+enum
+{
+	PLACE_TID,
+	PLACE_TABLE,
+	PLACE_COLUMNS
+};
+
+typedef struct Row
+{
+	Datum	   *values;			/* the columns of the scan */
+	bool	   *nulls;
+	DrKey		key;
+	DrEntry    *candidate;
+} Row;
+
+/* Where a pass takes its rows from: a scan, or a part of another pass. */
+typedef struct Rows
+{
+	const char *sql;
+	ParamListInfo bounds;
+	Tuplestorestate *part;
+} Rows;
+
+typedef struct Pass
+{
+	int			level;			/* how often its rows were split before */
+	bool		overflows;
+	DrKeyTable *table;			/* NULL: rows are split */
+	Tuplestorestate *parts[PARTS];
+} Pass;
+
+struct DrDigest
+{
+	DestReceiver receiver;
+	const DrDefinition *def;
+	DrTally    *tally;
+	DrRivals   *rivals;			/* NULL: no duplicates are looked for */
+	MemoryContext context;
+	Size		limit;
+	Snapshot	snapshot;		/* the scan's */
+
+	/* what is read: places and events; what is returned */
+	TupleDesc	desc;
+	TupleDesc	row_desc;
+	TupleDesc	key_desc;
+	int			first_event;
+	DrKind	   *kinds;
+	DrKind	   *key_kinds;
+
+	Row			rows[BATCH_ROWS];
+	int			nrows;
+	DrRoom		room;
+	DrTallyRow *row;
+	DrTallyRow *earlier;
+
+	Pass	   *pass;
+};
+
+/* ------------------------------------------------------------- preparation */
+
+/* The scan's columns: each event with its place, or without. */
+static TupleDesc
+scan_desc(const DrDefinition *def, bool placed)
+{
+	TupleDesc	events = dr_tally_event_desc(def);
+	TupleDesc	desc;
+
+	if (!placed)
+		return events;
+	desc = CreateTemplateTupleDesc(PLACE_COLUMNS + def->nevents);
+	TupleDescInitEntry(desc, PLACE_TID + 1, "place", TIDOID, -1, 0);
+	TupleDescInitEntry(desc, PLACE_TABLE + 1, "table", OIDOID, -1, 0);
+	for (int i = 0; i < def->nevents; i++)
+		TupleDescCopyEntry(desc, PLACE_COLUMNS + i + 1, events, i + 1);
+	return desc;
+}
+
+static void
+make_rows(DrDigest *digest)
+{
+	int			natts = digest->desc->natts;
+
+	for (int i = 0; i < BATCH_ROWS; i++)
+	{
+		digest->rows[i].values = palloc(natts * sizeof(Datum));
+		digest->rows[i].nulls = palloc(natts * sizeof(bool));
+	}
+	dr_room_make(&digest->room, BATCH_ROOM);
+	digest->row = dr_tally_make_row(digest->tally);
+	digest->earlier = dr_tally_make_row(digest->tally);
+}
+
+/*
+ * NULL where the query cannot be computed in this way.  The caller works as
+ * the rollup's owner, whose expressions are evaluated.
+ */
+DrDigest *
+dr_digest_prepare(const DrDefinition *def, bool deduplicate)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "dailyrollup digest",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext before = MemoryContextSwitchTo(context);
+	DrTally    *tally = dr_tally_prepare(def, deduplicate);
+	DrDigest   *digest = NULL;
+
+	if (tally != NULL)
+	{
+		digest = palloc0(sizeof(DrDigest));
+		digest->def = def;
+		digest->tally = tally;
+		digest->context = context;
+		digest->limit = get_hash_memory_limit();
+		digest->first_event = deduplicate ? PLACE_COLUMNS : 0;
+		digest->desc = scan_desc(def, deduplicate);
+		digest->row_desc = dr_tally_row_desc(def);
+		digest->key_desc = dr_tally_key_desc(def);
+		digest->kinds = dr_keyimage_kinds(digest->desc);
+		digest->key_kinds = dr_keyimage_kinds(digest->key_desc);
+		if (deduplicate)
+			digest->rivals = dr_rivals_make(def, dr_tally_event_desc(def));
+		make_rows(digest);
+	}
+	MemoryContextSwitchTo(before);
+	if (tally == NULL)
+		MemoryContextDelete(context);
+	return digest;
+}
+
+DrTally *
+dr_digest_tally(const DrDigest *digest)
+{
+	return digest->tally;
+}
+
+TupleDesc
+dr_digest_row_desc(const DrDigest *digest)
+{
+	return digest->row_desc;
+}
+
+TupleDesc
+dr_digest_key_desc(const DrDigest *digest)
+{
+	return digest->key_desc;
+}
+
+/* --------------------------------------------------------------------- rows */
+
+static void
+end_batch(DrDigest *digest)
+{
+	digest->nrows = 0;
+	dr_room_clear(&digest->room);
+	dr_tally_forget(digest->tally);
+}
+
+/*
+ * The entries of keys that stand somewhere else, each or NULL; "keys" has the
+ * values of one key after those of another.
+ */
+void
+dr_digest_find(DrDigest *digest, DrKeyTable *table, int n, const Datum *keys,
+			   const bool *nulls, DrEntry **entries)
+{
+	int			nkeys = digest->def->nkeys;
+	MemoryContext before = MemoryContextSwitchTo(digest->room.beyond);
+	DrKey	   *sought = palloc(n * sizeof(DrKey));
+
+	for (int i = 0; i < n; i++)
+	{
+		dr_keyimage_make(digest->key_kinds, nkeys, keys + i * nkeys, nulls + i * nkeys,
+						 &digest->room, &sought[i]);
+		dr_keytable_prefetch(table, sought[i].hash);
+	}
+	for (int i = 0; i < n; i++)
+		entries[i] = dr_keytable_candidate(table, sought[i].hash);
+	for (int i = 0; i < n; i++)
+		if (!dr_keytable_is(entries[i], &sought[i]))
+			entries[i] = dr_keytable_find(table, &sought[i]);
+	MemoryContextSwitchTo(before);
+	end_batch(digest);
+}
+
+/* --------------------------------------------------------------------- rows */
+
+static int64
+instant_of(const DrDigest *digest, const Row *row)
+{
+	Datum		time = row->values[digest->first_event];
+
+	return digest->def->time_kind == DR_TIME_DATE ? DatumGetInt32(time) : DatumGetInt64(time);
+}
+
+static void
+set_place(DrDigest *digest, DrEvent *event, const Row *row)
+{
+	dr_rivals_place(digest->rivals, event, row->values[PLACE_TID], row->values[PLACE_TABLE]);
+}
+
+/* An event whose place is known has another row. */
+static void
+settle_duplicate(DrDigest *digest, DrEntry *entry, DrEvent *event, Row *row)
+{
+	const Datum *earlier;
+	const bool *nulls;
+
+	if (!dr_rivals_beaten(digest->rivals, digest->snapshot, event,
+						  row->values + digest->first_event, row->nulls + digest->first_event))
+		return;
+	earlier = dr_rivals_earlier(digest->rivals, &nulls);
+	dr_tally_read(digest->tally, earlier, nulls, digest->earlier);
+	entry->again = !dr_tally_replace(digest->tally, digest->pass->table, entry,
+									 digest->earlier, digest->row);
+	set_place(digest, event, row);
+}
+
+static void
+add_row(DrDigest *digest, DrEntry *entry, Row *row)
+{
+	DrKeyTable *table = digest->pass->table;
+	DrEvent    *event;
+	bool		found;
+
+	if (entry->again)
+		return;
+	dr_tally_read(digest->tally, row->values + digest->first_event,
+				  row->nulls + digest->first_event, digest->row);
+	if (digest->rivals != NULL)
+	{
+		event = dr_keytable_event(table, entry, instant_of(digest, row), &found);
+		if (found)
+		{
+			settle_duplicate(digest, entry, event, row);
+			return;
+		}
+		set_place(digest, event, row);
+	}
+	if (digest->row->counts)
+		dr_tally_add(digest->tally, table, entry, digest->row);
+}
+
+/* Find the keys of the batch. */
+static void
+find_keys(DrDigest *digest)
+{
+	for (int i = 0; i < digest->nrows; i++)
+	{
+		Row		   *row = &digest->rows[i];
+
+		dr_tally_read_key(digest->tally, row->values + digest->first_event,
+						  row->nulls + digest->first_event, digest->row);
+		dr_keyimage_make(digest->key_kinds, digest->def->nkeys, digest->row->values,
+						 digest->row->nulls, &digest->room, &row->key);
+	}
+}
+
+/* Write each row to the part of its key. */
+static void
+split_batch(DrDigest *digest)
+{
+	Pass	   *pass = digest->pass;
+
+	for (int i = 0; i < digest->nrows; i++)
+	{
+		Row		   *row = &digest->rows[i];
+		uint32		part = row->key.hash >> (32 - PART_BITS * (pass->level + 1));
+
+		tuplestore_putvalues(pass->parts[part & (PARTS - 1)], digest->desc,
+							 row->values, row->nulls);
+	}
+}
+
+/* Find who may be the rows' entries, and have them fetched, with the events
+ * that were seen last. */
+static void
+find_candidates(DrDigest *digest)
+{
+	int			n = digest->nrows;
+
+	for (int i = 0; i < n; i++)
+		dr_keytable_prefetch(digest->pass->table, digest->rows[i].key.hash);
+	for (int i = 0; i < n; i++)
+	{
+		Row		   *row = &digest->rows[i];
+
+		row->candidate = dr_keytable_candidate(digest->pass->table, row->key.hash);
+	}
+	for (int i = 0; i < n; i++)
+		if (digest->rows[i].candidate != NULL && digest->rows[i].candidate->events != NULL)
+			dr_prefetch(digest->rows[i].candidate->events);
+}
+
+static DrEntry *
+entry_of(DrDigest *digest, const Row *row)
+{
+	if (dr_keytable_is(row->candidate, &row->key))
+		return row->candidate;
+	return dr_keytable_enter(digest->pass->table, &row->key);
+}
+
+/* Add the rows of the batch, or split them. */
+static void
+add_batch(DrDigest *digest)
+{
+	MemoryContext before = MemoryContextSwitchTo(digest->room.beyond);
+	Pass	   *pass = digest->pass;
+
+	find_keys(digest);
+	if (pass->table == NULL)
+		split_batch(digest);
+	else
+	{
+		find_candidates(digest);
+		for (int i = 0; i < digest->nrows; i++)
+			add_row(digest, entry_of(digest, &digest->rows[i]), &digest->rows[i]);
+		pass->overflows = dr_keytable_memory(pass->table) > digest->limit;
+	}
+	MemoryContextSwitchTo(before);
+	end_batch(digest);
+}
+
+/* A row of the scan, or of a part; false where memory does not suffice. */
+static bool
+receive(DrDigest *digest, TupleTableSlot *slot)
+{
+	Row		   *row = &digest->rows[digest->nrows++];
+
+	slot_getallattrs(slot);
+	for (int i = 0; i < digest->desc->natts; i++)
+	{
+		const DrKind *kind = &digest->kinds[i];
+
+		row->nulls[i] = slot->tts_isnull[i];
+		row->values[i] = slot->tts_values[i];
+		if (!kind->typbyval && !row->nulls[i])
+		{
+			Size		size = datumGetSize(row->values[i], false, kind->typlen);
+			char	   *copy = dr_room_allocate(&digest->room, size);
+
+			memcpy(copy, DatumGetPointer(row->values[i]), size);
+			row->values[i] = PointerGetDatum(copy);
+		}
+	}
+	if (digest->nrows == BATCH_ROWS || digest->room.used > BATCH_ROOM / 2)
+		add_batch(digest);
+	return !digest->pass->overflows;
+}
+
+/* ------------------------------------------------------------------- passes */
+
+static bool
+receive_slot(TupleTableSlot *slot, DestReceiver *self)
+{
+	DrDigest   *digest = (DrDigest *) self;
+
+	/* rows of a part, and earlier rows, are read after the scan, too */
+	if (digest->snapshot == NULL)
+		digest->snapshot = RegisterSnapshot(GetActiveSnapshot());
+	return receive(digest, slot);
+}
+
+static void
+receiver_starts(DestReceiver *self, int operation, TupleDesc typeinfo)
+{
+}
+
+static void
+receiver_ends(DestReceiver *self)
+{
+}
+
+static void
+forget_snapshot(DrDigest *digest)
+{
+	if (digest->snapshot != NULL)
+		UnregisterSnapshot(digest->snapshot);
+	digest->snapshot = NULL;
+}
+
+static void
+scan(DrDigest *digest, const Rows *rows)
+{
+	SPIExecuteOptions options = {
+		.params = rows->bounds,
+		.dest = &digest->receiver
+	};
+
+	forget_snapshot(digest);
+	if (SPI_execute_extended(rows->sql, &options) < 0)
+		elog(ERROR, "could not execute \"%s\"", rows->sql);
+}
+
+static void
+read_part(DrDigest *digest, const Rows *rows)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(digest->desc, &TTSOpsMinimalTuple);
+
+	tuplestore_rescan(rows->part);
+	while (!digest->pass->overflows && tuplestore_gettupleslot(rows->part, true, false, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		(void) receive(digest, slot);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+static void
+forget_pass(Pass *pass)
+{
+	for (int i = 0; i < PARTS; i++)
+		if (pass->parts[i] != NULL)
+			tuplestore_end(pass->parts[i]);
+	if (pass->table != NULL)
+		dr_keytable_destroy(pass->table);
+	pfree(pass);
+}
+
+/* One pass over the rows; NULL where memory does not suffice. */
+static Pass *
+try_pass(DrDigest *digest, const Rows *rows, int level, bool split)
+{
+	MemoryContext before = MemoryContextSwitchTo(digest->context);
+	Pass	   *pass = palloc0(sizeof(Pass));
+
+	pass->level = level;
+	if (split)
+		for (int i = 0; i < PARTS; i++)
+			pass->parts[i] = tuplestore_begin_heap(true, false, PART_MEMORY);
+	else
+		pass->table = dr_keytable_create(digest->context, dr_tally_state_size(digest->tally));
+	digest->pass = pass;
+	MemoryContextSwitchTo(before);
+
+	if (rows->part != NULL)
+		read_part(digest, rows);
+	else
+		scan(digest, rows);
+	if (digest->nrows > 0 && !pass->overflows)
+		add_batch(digest);
+	if (!pass->overflows)
+		return pass;
+	end_batch(digest);
+	forget_pass(pass);
+	return NULL;
+}
+
+static void
+append_all(DrDigest *digest, DrKeyTable *table, DrDigested *result)
+{
+	for (DrEntry *entry = dr_keytable_first(table); entry != NULL; entry = entry->next)
+		dr_digest_append(digest, result, entry);
+}
+
+static bool pass_over(DrDigest *digest, const Rows *rows, int level, DrKeyTable **whole,
+					  DrDigested *result);
+
+/* Append what comes of the parts of a split pass. */
+static bool
+pass_over_parts(DrDigest *digest, Pass *pass, DrDigested *result)
+{
+	for (int i = 0; i < PARTS; i++)
+	{
+		Rows		part = {.part = pass->parts[i]};
+		DrKeyTable *table;
+
+		if (!pass_over(digest, &part, pass->level + 1, &table, result))
+			return false;
+		if (table != NULL)
+		{
+			append_all(digest, table, result);
+			dr_keytable_destroy(table);
+		}
+		tuplestore_end(pass->parts[i]);
+		pass->parts[i] = NULL;
+	}
+	return true;
+}
+
+/*
+ * Pass over rows until all of them are counted.  The table is returned; or,
+ * where not all keys fit into memory, NULL, and their rows are appended.
+ * False where even a small part of the keys needs more memory than there is.
+ */
+static bool
+pass_over(DrDigest *digest, const Rows *rows, int level, DrKeyTable **whole,
+		  DrDigested *result)
+{
+	Pass	   *pass = try_pass(digest, rows, level, false);
+	bool		done;
+
+	*whole = NULL;
+	if (pass != NULL)
+	{
+		*whole = pass->table;
+		pfree(pass);
+		return true;
+	}
+	if (level == MAX_LEVEL)
+		return false;
+	elog(DEBUG1, "dailyrollup: keys of level %d do not fit into memory, and are split into %d parts",
+		 level, PARTS);
+	pass = try_pass(digest, rows, level, true);
+	done = pass_over_parts(digest, pass, result);
+	forget_pass(pass);
+	return done;
+}
+
+/* A key's row, or the key, where it is to be computed again. */
+void
+dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
+{
+	const DrDefinition *def = digest->def;
+	Datum		keys[INDEX_MAX_KEYS];
+	bool		key_nulls[INDEX_MAX_KEYS];
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+
+	if (!entry->again && entry->counted == 0)
+		return;
+	dr_keyimage_read(digest->key_kinds, def->nkeys, entry->key.image, keys, key_nulls);
+	if (entry->again)
+	{
+		tuplestore_putvalues(result->again, digest->key_desc, keys, key_nulls);
+		result->nagain++;
+		return;
+	}
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		values[def->keys[i]] = keys[i];
+		nulls[def->keys[i]] = key_nulls[i];
+	}
+	dr_tally_result(digest->tally, entry, values, nulls);
+	tuplestore_putvalues(result->rows, digest->row_desc, values, nulls);
+	result->nrows++;
+}
+
+/*
+ * Compute the query over the rows that the statement returns: where duplicates
+ * are looked for, the place and the table of each, and the columns of its
+ * event.  False, and nothing is returned, where the rows of a few keys need
+ * more memory than there is.
+ */
+bool
+dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds, DrDigested *result)
+{
+	Rows		rows = {.sql = sql, .bounds = bounds};
+	DestReceiver receiver = {
+		.receiveSlot = receive_slot,
+		.rStartup = receiver_starts,
+		.rShutdown = receiver_ends,
+		.rDestroy = receiver_ends,
+		.mydest = DestNone
+	};
+
+	digest->receiver = receiver;
+	memset(result, 0, sizeof(DrDigested));
+	result->rows = tuplestore_begin_heap(false, false, work_mem);
+	result->again = tuplestore_begin_heap(true, false, work_mem);
+	if (pass_over(digest, &rows, 0, &result->whole, result))
+		return true;
+	tuplestore_end(result->rows);
+	tuplestore_end(result->again);
+	return false;
+}
+
+void
+dr_digest_end(DrDigest *digest)
+{
+	if (digest->rivals != NULL)
+		dr_rivals_end(digest->rivals);
+	forget_snapshot(digest);
+	dr_tally_end(digest->tally);
+	MemoryContextDelete(digest->context);
+}

@@ -1,0 +1,416 @@
+/*
+ * merge.c
+ *		A window of the source into a rollup's table.
+ *
+ *		fold	the query over the window is merged into what is stored
+ *		seed	it becomes the table's content
+ *
+ * The query is computed in memory (digest.c) where that can be done, else by a
+ * statement; the outcome is the same.  It is merged key by key with INSERT ...
+ * ON CONFLICT; or, where many of the stored rows change, by one scan of the
+ * table, which updates each row that has something new.
+ *
+ * The caller works as the rollup's owner, is connected to SPI, and may write to
+ * the table.
+ */
+#include "merge.h"
+
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "boundary.h"
+#include "check.h"
+#include "digest.h"
+#include "guc.h"
+#include "objects.h"
+#include "phrase.h"
+#include "plans.h"
+#include "query.h"
+
+/* To look for a key by the index costs as much as so many rows of a scan. */
+#define ROWS_PER_KEY	20
+
+/* A window as parameters of statements. */
+typedef struct Bounds
+{
+	int			n;
+	Oid			types[2];
+	Datum		values[2];
+	const char *lower;			/* SQL; NULL: none */
+	const char *upper;
+} Bounds;
+
+/* Rows of the table that are looked at together. */
+#define BATCH_ROWS		64
+
+/* The table while its rows are updated. */
+typedef struct Target
+{
+	Relation	rel;
+	EState	   *estate;
+	ResultRelInfo *info;
+	bool		at_end;			/* of the scan */
+	TupleTableSlot *stored[BATCH_ROWS];
+	TupleTableSlot *fresh;
+	AttrNumber *attnos;			/* of the query's columns */
+	Datum	   *keys;			/* of the stored rows */
+	bool	   *key_nulls;
+	DrEntry    *entries[BATCH_ROWS];
+} Target;
+
+static Bounds
+bounds_of(const DrDefinition *def, const DrWindow *window)
+{
+	Bounds		bounds = {0};
+
+	bounds.types[0] = bounds.types[1] = dr_boundary_type(def->time_kind);
+	if (window->has_lower)
+	{
+		bounds.lower = "$1";
+		bounds.values[bounds.n++] = window->lower;
+	}
+	if (window->has_upper)
+	{
+		bounds.upper = bounds.n == 0 ? "$1" : "$2";
+		bounds.values[bounds.n++] = window->upper;
+	}
+	return bounds;
+}
+
+static ParamListInfo
+params_of(const Bounds *bounds)
+{
+	ParamListInfo params = makeParamList(bounds->n);
+
+	for (int i = 0; i < bounds->n; i++)
+	{
+		params->params[i].ptype = bounds->types[i];
+		params->params[i].value = bounds->values[i];
+		params->params[i].isnull = false;
+		params->params[i].pflags = PARAM_FLAG_CONST;
+	}
+	return params;
+}
+
+static uint64
+run(const char *sql, Bounds *bounds)
+{
+	if (SPI_execute_with_args(sql, bounds->n, bounds->types, bounds->values, NULL,
+							  false, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	return SPI_processed;
+}
+
+/* ------------------------------------------------------- by scan and update */
+
+/* Would a statement fire other triggers than the guard? */
+static bool
+fires_triggers(const DrRollup *rollup, Relation rel)
+{
+	char	   *guard = dr_objects_trigger_name(rollup->id, "guard");
+
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+		if (strcmp(rel->trigdesc->triggers[i].tgname, guard) != 0)
+			return true;
+	return false;
+}
+
+/* Is one scan of the table less work than to look for each key? */
+static bool
+is_scan_cheaper(Relation rel, uint64 keys)
+{
+	BlockNumber pages;
+	double		tuples;
+	double		visible;
+
+	table_relation_estimate_size(rel, NULL, &pages, &tuples, &visible);
+	return keys * (double) ROWS_PER_KEY > tuples;
+}
+
+/*
+ * May its rows be updated without a statement?  What statements do besides is
+ * to fire triggers, and to wait for other writers; so there must be neither.
+ * The lock lets everybody read, and lock rows.
+ */
+static bool
+may_update_directly(const DrRollup *rollup, Relation rel, uint64 keys)
+{
+	return keys > 0 && !fires_triggers(rollup, rel) &&
+		(dr_guc_fold_method == DR_FOLD_HASH || is_scan_cheaper(rel, keys)) &&
+		ConditionalLockRelation(rel, ShareRowExclusiveLock);
+}
+
+static void
+open_target(Target *target, const DrDefinition *def, Relation rel)
+{
+	target->rel = rel;
+	target->at_end = false;
+	target->estate = CreateExecutorState();
+	target->info = makeNode(ResultRelInfo);
+	InitResultRelInfo(target->info, rel, 0, NULL, 0);
+	ExecOpenIndices(target->info, false);
+	for (int i = 0; i < BATCH_ROWS; i++)
+		target->stored[i] = table_slot_create(rel, NULL);
+	target->fresh = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
+	target->keys = palloc(BATCH_ROWS * def->nkeys * sizeof(Datum));
+	target->key_nulls = palloc(BATCH_ROWS * def->nkeys * sizeof(bool));
+	target->attnos = palloc(def->ncolumns * sizeof(AttrNumber));
+	for (int i = 0; i < def->ncolumns; i++)
+		target->attnos[i] = get_attnum(RelationGetRelid(rel), def->columns[i].name);
+}
+
+static void
+close_target(Target *target)
+{
+	for (int i = 0; i < BATCH_ROWS; i++)
+		ExecDropSingleTupleTableSlot(target->stored[i]);
+	ExecDropSingleTupleTableSlot(target->fresh);
+	ExecCloseIndices(target->info);
+	FreeExecutorState(target->estate);
+}
+
+/* The next stored rows; returns how many.  Each is taken apart at once, for the
+ * scan gives its next tuple in the place of this one. */
+static int
+read_batch(Target *target, TableScanDesc scan)
+{
+	int			n = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	while (n < BATCH_ROWS && !target->at_end)
+	{
+		/* (a scan that is asked once more would begin anew) */
+		if (table_scan_getnextslot(scan, ForwardScanDirection, target->stored[n]))
+			slot_getallattrs(target->stored[n++]);
+		else
+			target->at_end = true;
+	}
+	return n;
+}
+
+static void
+find_entries(Target *target, const DrDefinition *def, int n, DrDigest *digest,
+			 DrKeyTable *table)
+{
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < def->nkeys; k++)
+			target->keys[i * def->nkeys + k] =
+				slot_getattr(target->stored[i], target->attnos[def->keys[k]],
+							 &target->key_nulls[i * def->nkeys + k]);
+	dr_digest_find(digest, table, n, target->keys, target->key_nulls, target->entries);
+}
+
+/* The stored row with other measures. */
+static void
+make_fresh(Target *target, TupleTableSlot *stored, const DrDefinition *def,
+		   const Datum *values, const bool *nulls)
+{
+	int			natts = RelationGetDescr(target->rel)->natts;
+
+	ExecClearTuple(target->fresh);
+	memcpy(target->fresh->tts_values, stored->tts_values, natts * sizeof(Datum));
+	memcpy(target->fresh->tts_isnull, stored->tts_isnull, natts * sizeof(bool));
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		if (def->columns[i].is_key)
+			continue;
+		target->fresh->tts_values[target->attnos[i] - 1] = values[i];
+		target->fresh->tts_isnull[target->attnos[i] - 1] = nulls[i];
+	}
+	ExecStoreVirtualTuple(target->fresh);
+}
+
+/* Merge what a stored row's key has new into the row. */
+static void
+update_row(Target *target, TupleTableSlot *stored, const DrDefinition *def, DrTally *tally,
+		   DrKeyTable *table, DrEntry *entry)
+{
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		values[i] = stored->tts_values[target->attnos[i] - 1];
+		nulls[i] = stored->tts_isnull[target->attnos[i] - 1];
+	}
+	entry->found = true;
+	dr_tally_merge(tally, table, entry, values, nulls);
+	dr_tally_result(tally, entry, values, nulls);
+	make_fresh(target, stored, def, values, nulls);
+	ExecSimpleRelationUpdate(target->info, target->estate, NULL, stored, target->fresh);
+	dr_tally_forget(tally);
+	ResetPerTupleExprContext(target->estate);
+}
+
+/* Update each stored row whose key is in the digest; returns their number. */
+static uint64
+update_stored(const DrDefinition *def, Relation rel, DrDigest *digest, DrKeyTable *table)
+{
+	Target		target;
+	TableScanDesc scan;
+	uint64		updated = 0;
+	int			n;
+
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetLatestSnapshot());
+	open_target(&target, def, rel);
+	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	while ((n = read_batch(&target, scan)) > 0)
+	{
+		find_entries(&target, def, n, digest, table);
+		for (int i = 0; i < n; i++)
+		{
+			DrEntry    *entry = target.entries[i];
+
+			/* (of copies of a row, which there should not be, one is updated) */
+			if (entry == NULL || entry->again || entry->counted == 0 || entry->found)
+				continue;
+			update_row(&target, target.stored[i], def, dr_digest_tally(digest), table, entry);
+			updated++;
+		}
+	}
+	table_endscan(scan);
+	close_target(&target);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	elog(DEBUG1, "dailyrollup: updated " UINT64_FORMAT " rows by one scan", updated);
+	return updated;
+}
+
+/* ------------------------------------------------------------- fold and seed */
+
+/* The window in memory; NULL where that cannot be done. */
+static DrDigest *
+digest_window(const DrDefinition *def, const Bounds *bounds, DrDigested *digested)
+{
+	bool		deduplicate = dr_phrase_duplicates_possible(def);
+	DrDigest   *digest;
+
+	if (dr_guc_fold_method == DR_FOLD_STATEMENT)
+		return NULL;
+	digest = dr_digest_prepare(def, deduplicate);
+	if (digest == NULL ||
+		dr_digest_run(digest, dr_query_window(def, bounds->lower, bounds->upper, deduplicate),
+					  params_of(bounds), digested))
+		return digest;
+	elog(DEBUG1, "dailyrollup: the rows of a key do not fit into memory; a statement computes them");
+	dr_digest_end(digest);
+	return NULL;
+}
+
+/* Append the keys that are merged by a statement. */
+static void
+append_rest(DrDigest *digest, DrDigested *digested)
+{
+	if (digested->whole == NULL)
+		return;
+	for (DrEntry *entry = dr_keytable_first(digested->whole); entry != NULL; entry = entry->next)
+		if (!entry->found)
+			dr_digest_append(digest, digested, entry);
+}
+
+/* What was computed, as a statement's source. */
+static char *
+content_of(const DrRollup *rollup, const DrDefinition *def, const Bounds *bounds,
+		   DrDigest *digest, const DrDigested *digested)
+{
+	dr_plans_register(DR_QUERY_DIGESTED, dr_digest_row_desc(digest),
+					  digested->rows, digested->nrows);
+	dr_plans_register(DR_QUERY_WAITING, dr_digest_key_desc(digest),
+					  digested->again, digested->nagain);
+	return dr_query_digested(def, rollup, bounds->lower, bounds->upper, digested->nagain > 0);
+}
+
+static void
+forget_content(void)
+{
+	if (SPI_unregister_relation(DR_QUERY_DIGESTED) != SPI_OK_REL_UNREGISTER ||
+		SPI_unregister_relation(DR_QUERY_WAITING) != SPI_OK_REL_UNREGISTER)
+		elog(ERROR, "could not unregister what was computed");
+}
+
+static void
+end_digest(DrDigest *digest, DrDigested *digested)
+{
+	tuplestore_end(digested->rows);
+	tuplestore_end(digested->again);
+	dr_digest_end(digest);
+}
+
+/* Merge the query over the window into what the table holds; returns the
+ * number of keys. */
+uint64
+dr_merge_fold(const DrRollup *rollup, const DrDefinition *def, Oid table,
+			  const DrWindow *window)
+{
+	Bounds		bounds = bounds_of(def, window);
+	DrDigested	digested;
+	DrDigest   *digest = digest_window(def, &bounds, &digested);
+	uint64		keys = 0;
+
+	if (digest == NULL)
+		return run(dr_query_fold(def, table,
+								 dr_query_content(def, bounds.lower, bounds.upper)), &bounds);
+
+	if (digested.whole != NULL)
+	{
+		Relation	rel = table_open(table, RowExclusiveLock);
+
+		if (may_update_directly(rollup, rel, dr_keytable_count(digested.whole)))
+			keys = update_stored(def, rel, digest, digested.whole);
+		table_close(rel, NoLock);
+	}
+	append_rest(digest, &digested);
+	if (digested.nrows + digested.nagain > 0)
+	{
+		keys += run(dr_query_fold(def, table,
+								  content_of(rollup, def, &bounds, digest, &digested)), &bounds);
+		forget_content();
+	}
+	end_digest(digest, &digested);
+	return keys;
+}
+
+/* The query over the window becomes the table's content, whatever it held;
+ * returns the number of keys. */
+uint64
+dr_merge_seed(const DrRollup *rollup, const DrDefinition *def, Oid table,
+			  const DrWindow *window)
+{
+	Bounds		bounds = bounds_of(def, window);
+	DrDigested	digested;
+	DrDigest   *digest = digest_window(def, &bounds, &digested);
+	char	   *content = NULL;
+	int			level;
+	bool		isnull;
+	uint64		keys;
+
+	if (digest != NULL)
+	{
+		append_rest(digest, &digested);
+		content = content_of(rollup, def, &bounds, digest, &digested);
+	}
+	else
+		content = dr_query_content(def, bounds.lower, bounds.upper);
+	level = NewGUCNestLevel();
+	dr_check_distrust_indexes();
+	(void) run(dr_query_seed(def, rollup, table, content), &bounds);
+	keys = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+									   1, &isnull));
+	AtEOXact_GUC(false, level);
+	if (digest != NULL)
+	{
+		forget_content();
+		end_digest(digest, &digested);
+	}
+	return keys;
+}
