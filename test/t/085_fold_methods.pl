@@ -1,0 +1,161 @@
+# The ways to compute and merge a day: in memory, in parts where memory does not
+# suffice, by statements; by one scan of the table or key by key.  Each gives the
+# oracle's rows, with redeliveries, ties that either row wins, NULL keys, and
+# measures of every kind; and each is seen to be taken, by its DEBUG1 message.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('fold_methods');
+$node->init;
+$node->append_conf('postgresql.conf', <<'CONF');
+fsync = off
+timezone = 'UTC'
+max_wal_size = 2GB
+CONF
+$node->start;
+
+sub psql
+{
+	my ($sql) = @_;
+	my ($out, $err);
+
+	my $code = $node->psql('postgres', $sql, stdout => \$out, stderr => \$err, on_error_stop => 1);
+	die "$sql\n$err" if $code != 0;
+	return ($out, $err);
+}
+
+# Rows of ten days: $keys keys, a third of the rows in the order of time, some
+# delivered twice, some of one key and instant that differ in what counts.
+psql(<<'SQL');
+SET client_min_messages = warning;
+CREATE EXTENSION dailyrollup;
+CREATE FUNCTION fill(name text, keys int, rows int, days int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('INSERT INTO %I SELECT * FROM (
+		SELECT CASE WHEN k %% 97 = 0 THEN NULL ELSE ''key '' || k END AS k, k %% 3 AS part,
+			''2026-01-01 00:00+00''::timestamptz + $3 * interval ''1 day'' * (CASE WHEN i %% 3 = 0 THEN i::float8 / $2 ELSE random() END) AS ts,
+			CASE WHEN i %% 5 > 0 THEN (random() * 1000)::int END AS v, (random() * 1e12)::int8 AS large,
+			round((random() * 100)::numeric, i %% 3) AS price,
+			CASE WHEN i %% 7 > 0 THEN repeat(chr(97 + i %% 26), i %% 300) END AS label,
+			i %% 11 > 0 AS good, i AS id
+		FROM generate_series(1, $2) i, LATERAL (SELECT (random() ^ 2 * $1)::int + i * 0 AS k) q) r', name) USING keys, rows, days;
+	EXECUTE format('INSERT INTO %1$I SELECT * FROM %1$I WHERE id %% 50 = 7', name);
+	-- another row of an event: later, and earlier, in the order of what counts
+	EXECUTE format('INSERT INTO %1$I SELECT k, part, ts, v + 1, large, price * 2, label || ''!'', NOT good, id + 1000000 FROM %1$I WHERE id %% 60 = 3', name);
+	EXECUTE format('INSERT INTO %1$I SELECT k, part, ts, v - 1, large + 1, price, ''other '' || label, good, id - 1000000 FROM %1$I WHERE id %% 70 = 4', name);
+	EXECUTE format('INSERT INTO %1$I SELECT k, part, ts, NULL, large, price, label, good, id - 2000000 FROM %1$I WHERE id %% 80 = 5', name);
+END $$;
+CREATE FUNCTION differs(r regclass) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	n bigint;
+BEGIN
+	EXECUTE format('WITH l AS MATERIALIZED (TABLE %s), d AS MATERIALIZED (%s)
+		SELECT count(*) FROM ((TABLE l EXCEPT ALL TABLE d) UNION ALL (TABLE d EXCEPT ALL TABLE l)) x',
+		r, rollup_definition(r, rollup_watermark(r))) INTO n;
+	RETURN n;
+END $$;
+SQL
+
+my %create;
+
+sub make
+{
+	my ($name, $keys, $rows, $query, %option) = @_;
+	my $partitions = $option{partitioned}
+	  ? "CREATE TABLE ${name}_1 (label text, k text, id int, ts timestamptz NOT NULL, v int, part int, large int8, price numeric, good bool);
+		ALTER TABLE $name ATTACH PARTITION ${name}_1 FOR VALUES FROM ('2026-01-01') TO ('2026-01-03 09:00');
+		CREATE TABLE ${name}_2 PARTITION OF $name FOR VALUES FROM ('2026-01-03 09:00') TO ('2026-03-01');" : '';
+
+	psql("SET client_min_messages = warning; SELECT setseed(0.5);
+		CREATE TABLE $name (k text, part int, ts timestamptz NOT NULL, v int, large int8, price numeric, label text, good bool, id int) "
+		  . ($option{partitioned} ? 'PARTITION BY RANGE (ts)' : '') . ";
+		$partitions
+		SELECT fill('$name', $keys, $rows, 4);
+		CREATE INDEX ON $name (k, ts);");
+	$create{$name} = "SELECT rollup_create('${name}_live', \$\$$query FROM $name " . ($option{where} // '') . ' GROUP BY ' . ($option{by} // 'k') . "\$\$, time_column => 'ts', mode => 'on'"
+	  . ($option{dedup} ? ", dedup_by => '{$option{dedup}}', dedup_order => '{id}'" : '') . ');';
+	return;
+}
+
+# Four days, one after the other, each in a transaction, with these settings.
+sub refresh
+{
+	my ($name, $what, $settings, %expected) = @_;
+	my $also = delete $expected{also};
+	my $said = '';
+
+	psql("SET client_min_messages = warning; SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text = '${name}_live'; SET client_min_messages = error; $create{$name}" . ($also // ''));
+	for my $day (2 .. 5)
+	{
+		my (undef, $err) = psql("SET client_min_messages = debug1; $settings; SELECT rollup_refresh('${name}_live', '2026-01-0$day');");
+		$said .= $err;
+	}
+	my ($differs) = psql("SELECT differs('${name}_live')");
+	my ($rows) = psql("SELECT count(*) FROM ${name}_live");
+	is($differs, 0, "$name, $what: exact");
+	cmp_ok($rows, '>', 0, "$name, $what: there are rows");
+	my %seen = (
+		memory => $said !~ /do not fit into memory/,
+		parts => scalar $said =~ /keys of level 0 .* split/,
+		deep => scalar $said =~ /keys of level 1 .* split/,
+		statement => scalar $said =~ /a statement computes them/,
+		scan => scalar $said =~ /updated [1-9]\d* rows by one scan/);
+	is(!!$seen{$_}, !!$expected{$_}, "$name, $what: " . ($expected{$_} ? '' : 'not ') . $_) for sort keys %expected;
+	return;
+}
+
+my $measures = 'k, count(*) AS n, count(v) AS nv, sum(v) AS sv, sum(large) AS sl, sum(price) AS sp, min(label) AS first, max(label) AS last,
+	latest(v, ts) AS v, latest(label, ts) FILTER (WHERE label IS NOT NULL) AS label, max(ts) FILTER (WHERE label IS NOT NULL) AS label_at,
+	earliest(price, ts) AS price, min(ts) AS since, max(ts) AS seen, max(ts) AS once_more, bool_and(good) AS good, bool_or(good) FILTER (WHERE v > 500) AS some,
+	bit_or(v) AS bits, coalesce(sum(v) FILTER (WHERE v > 900), 0) AS much, coalesce(max(v) FILTER (WHERE v > 990), -1) AS most, count(v) FILTER (WHERE v > 990) AS nmost,
+	latest(v, large) AS by_large, max(large) AS large';
+
+for my $partitioned (0, 1)
+{
+	my $name = $partitioned ? 'parts' : 'plain';
+	make($name, 3000, 40000, "SELECT $measures", dedup => 'k,ts', partitioned => $partitioned);
+	refresh($name, 'auto', "SET work_mem = '64MB'", memory => 1, scan => 1);
+	refresh($name, 'hash', "SET work_mem = '64MB'; SET dailyrollup.fold_method = hash", memory => 1, scan => 1);
+	refresh($name, 'statement', "SET dailyrollup.fold_method = statement", scan => 0, parts => 0);
+	refresh($name, 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1, deep => 1, scan => 0, statement => 0);
+	refresh($name, 'less memory', "SET work_mem = '1MB'; SET hash_mem_multiplier = 1", parts => 1, deep => 0, statement => 0);
+}
+
+make('filtered', 2000, 30000, "SELECT $measures", dedup => 'k,ts', where => 'WHERE v % 4 > 0');
+refresh('filtered', 'auto', '', scan => 1);
+refresh('filtered', 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1);
+
+make('every', 2000, 30000, "SELECT $measures");
+refresh('every', 'auto', "SET work_mem = '64MB'", memory => 1, scan => 1);
+refresh('every', 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1);
+
+# few keys with many events each: no part is small enough
+make('hot', 2, 40000, 'SELECT k, count(*) AS n, max(ts) AS seen, latest(v, ts) AS v', dedup => 'k,ts');
+refresh('hot', 'auto', "SET work_mem = '64MB'", memory => 1);
+refresh('hot', 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1, deep => 1, statement => 1);
+
+# what cannot be computed in memory: events told by more than key and instant,
+# keys that are equal with different bytes
+make('told', 500, 5000, 'SELECT k, count(*) AS n, sum(v) AS sv', dedup => 'k,ts,part');
+refresh('told', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0);
+make('numbers', 500, 5000, 'SELECT price, count(*) AS n, sum(v) AS sv', by => 'price');
+refresh('numbers', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0);
+
+# few keys of a large table are looked for one by one
+refresh('plain', 'auto', "SET work_mem = '64MB'", memory => 1, scan => 1);
+psql("INSERT INTO plain SELECT 'key ' || i, 0, '2026-01-05 10:00', 1, 1, 1, 'x', true, -i FROM generate_series(1, 20) i");
+my (undef, $said) = psql("SET client_min_messages = debug1; SELECT rollup_refresh('plain_live', '2026-01-06');");
+unlike($said, qr/by one scan/, 'few keys: no scan');
+is((psql("SELECT differs('plain_live')"))[0], 0, 'few keys: exact');
+
+# where a trigger wants to see what is updated, a statement does it
+psql("CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'");
+refresh('every', 'with a trigger', 'SET dailyrollup.fold_method = hash', scan => 0,
+	also => 'CREATE TRIGGER t AFTER UPDATE ON every_live FOR EACH ROW EXECUTE FUNCTION seen();');
+
+$node->stop;
+done_testing();
