@@ -155,6 +155,7 @@ open_target(Target *target, const DrDefinition *def, Relation rel)
 	target->rel = rel;
 	target->at_end = false;
 	target->estate = CreateExecutorState();
+	target->estate->es_snapshot = GetActiveSnapshot();
 	target->info = makeNode(ResultRelInfo);
 	InitResultRelInfo(target->info, rel, 0, NULL, 0);
 	ExecOpenIndices(target->info, false);

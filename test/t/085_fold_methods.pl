@@ -157,5 +157,18 @@ psql("CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN N
 refresh('every', 'with a trigger', 'SET dailyrollup.fold_method = hash', scan => 0,
 	also => 'CREATE TRIGGER t AFTER UPDATE ON every_live FOR EACH ROW EXECUTE FUNCTION seen();');
 
+# what a table has besides: a generated column follows, a CHECK refuses
+psql("SET client_min_messages = error; SELECT rollup_drop('plain_live', true); $create{plain}");
+psql("SELECT rollup_refresh('plain_live', '2026-01-03'); ALTER TABLE plain_live ADD COLUMN own text DEFAULT 'mine', ADD COLUMN twice int8 GENERATED ALWAYS AS (n * 2) STORED;");
+(undef, $said) = psql("SET client_min_messages = debug1; SELECT rollup_refresh('plain_live', '2026-01-04');");
+like($said, qr/updated [1-9]\d* rows by one scan/, 'a generated column: one scan');
+is((psql("SELECT count(*) FILTER (WHERE twice <> n * 2 OR own <> 'mine') || ' of ' || (count(*) > 1000) FROM plain_live"))[0], '0 of true', 'it follows, and a default stays');
+is((psql("SELECT count(*) FROM rollup_verify('plain_live')"))[0], 0, 'exact');
+my $most = (psql('SELECT max(n) FROM plain_live'))[0];
+psql("ALTER TABLE plain_live ADD CONSTRAINT few CHECK (n <= $most)");
+my ($code, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELECT rollup_refresh('plain_live', '2026-01-06');");
+like($err, qr/23514.*violates check constraint "few"/, 'a CHECK refuses');
+is((psql("SELECT rollup_watermark('plain_live') = '2026-01-04' AND max(n) = $most FROM plain_live"))[0], 't', 'and nothing has changed');
+
 $node->stop;
 done_testing();
