@@ -33,7 +33,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
-#include "keyimage.h"
+#include "pack.h"
 #include "rival.h"
 #include "room.h"
 
@@ -167,8 +167,8 @@ dr_digest_prepare(const DrDefinition *def, bool deduplicate)
 		digest->desc = scan_desc(def, deduplicate);
 		digest->row_desc = dr_tally_row_desc(def);
 		digest->key_desc = dr_tally_key_desc(def);
-		digest->kinds = dr_keyimage_kinds(digest->desc);
-		digest->key_kinds = dr_keyimage_kinds(digest->key_desc);
+		digest->kinds = dr_pack_kinds(digest->desc);
+		digest->key_kinds = dr_pack_kinds(digest->key_desc);
 		if (deduplicate)
 			digest->rivals = dr_rivals_make(def, dr_tally_event_desc(def));
 		make_rows(digest);
@@ -199,6 +199,20 @@ dr_digest_key_desc(const DrDigest *digest)
 
 /* --------------------------------------------------------------------- rows */
 
+/* What a key is found by, to the end of the batch. */
+static void
+make_key(DrDigest *digest, const Datum *values, const bool *nulls, DrKey *key)
+{
+	int			n = digest->def->nkeys;
+	DrPart		parts[INDEX_MAX_KEYS];
+	char	   *image;
+
+	key->size = dr_pack_measure(digest->key_kinds, n, values, nulls, parts);
+	key->image = image = dr_room_allocate(&digest->room, key->size);
+	dr_pack_write(image, key->size, digest->key_kinds, n, values, nulls, parts);
+	key->hash = dr_keytable_hash(image, key->size);
+}
+
 static void
 end_batch(DrDigest *digest)
 {
@@ -221,8 +235,7 @@ dr_digest_find(DrDigest *digest, DrKeyTable *table, int n, const Datum *keys,
 
 	for (int i = 0; i < n; i++)
 	{
-		dr_keyimage_make(digest->key_kinds, nkeys, keys + i * nkeys, nulls + i * nkeys,
-						 &digest->room, &sought[i]);
+		make_key(digest, keys + i * nkeys, nulls + i * nkeys, &sought[i]);
 		dr_keytable_prefetch(table, sought[i].hash);
 	}
 	for (int i = 0; i < n; i++)
@@ -302,8 +315,7 @@ find_keys(DrDigest *digest)
 
 		dr_tally_read_key(digest->tally, row->values + digest->first_event,
 						  row->nulls + digest->first_event, digest->row);
-		dr_keyimage_make(digest->key_kinds, digest->def->nkeys, digest->row->values,
-						 digest->row->nulls, &digest->room, &row->key);
+		make_key(digest, digest->row->values, digest->row->nulls, &row->key);
 	}
 }
 
@@ -570,7 +582,7 @@ dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
 
 	if (!entry->again && entry->counted == 0)
 		return;
-	dr_keyimage_read(digest->key_kinds, def->nkeys, entry->key.image, keys, key_nulls);
+	dr_pack_read(entry->key.image, digest->key_kinds, def->nkeys, keys, key_nulls);
 	if (entry->again)
 	{
 		tuplestore_putvalues(result->again, digest->key_desc, keys, key_nulls);

@@ -35,6 +35,7 @@
 #include "phrase.h"
 #include "plans.h"
 #include "query.h"
+#include "target.h"
 
 /* To look for a key by the index costs as much as so many rows of a scan. */
 #define ROWS_PER_KEY	20
@@ -53,19 +54,15 @@ typedef struct Bounds
 #define BATCH_ROWS		64
 
 /* The table while its rows are updated. */
-typedef struct Target
+typedef struct Update
 {
-	Relation	rel;
-	EState	   *estate;
-	ResultRelInfo *info;
+	DrTarget	target;
 	bool		at_end;			/* of the scan */
 	TupleTableSlot *stored[BATCH_ROWS];
-	TupleTableSlot *fresh;
-	AttrNumber *attnos;			/* of the query's columns */
 	Datum	   *keys;			/* of the stored rows */
 	bool	   *key_nulls;
 	DrEntry    *entries[BATCH_ROWS];
-} Target;
+} Update;
 
 static Bounds
 bounds_of(const DrDefinition *def, const DrWindow *window)
@@ -112,18 +109,6 @@ run(const char *sql, Bounds *bounds)
 
 /* ------------------------------------------------------- by scan and update */
 
-/* Would a statement fire other triggers than the guard? */
-static bool
-fires_triggers(const DrRollup *rollup, Relation rel)
-{
-	char	   *guard = dr_objects_trigger_name(rollup->id, "guard");
-
-	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
-		if (strcmp(rel->trigdesc->triggers[i].tgname, guard) != 0)
-			return true;
-	return false;
-}
-
 /* Is one scan of the table less work than to look for each key? */
 static bool
 is_scan_cheaper(Relation rel, uint64 keys)
@@ -144,101 +129,70 @@ is_scan_cheaper(Relation rel, uint64 keys)
 static bool
 may_update_directly(const DrRollup *rollup, Relation rel, uint64 keys)
 {
-	return keys > 0 && !fires_triggers(rollup, rel) &&
+	return keys > 0 && !dr_target_fires_triggers(rollup, rel) &&
 		(dr_guc_fold_method == DR_FOLD_HASH || is_scan_cheaper(rel, keys)) &&
 		ConditionalLockRelation(rel, ShareRowExclusiveLock);
 }
 
 static void
-open_target(Target *target, const DrDefinition *def, Relation rel)
+begin_update(Update *update, const DrDefinition *def, Relation rel)
 {
-	target->rel = rel;
-	target->at_end = false;
-	target->estate = CreateExecutorState();
-	target->estate->es_snapshot = GetActiveSnapshot();
-	target->info = makeNode(ResultRelInfo);
-	InitResultRelInfo(target->info, rel, 0, NULL, 0);
-	ExecOpenIndices(target->info, false);
+	dr_target_open(&update->target, def, rel);
+	update->at_end = false;
 	for (int i = 0; i < BATCH_ROWS; i++)
-		target->stored[i] = table_slot_create(rel, NULL);
-	target->fresh = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
-	target->keys = palloc(BATCH_ROWS * def->nkeys * sizeof(Datum));
-	target->key_nulls = palloc(BATCH_ROWS * def->nkeys * sizeof(bool));
-	target->attnos = palloc(def->ncolumns * sizeof(AttrNumber));
-	for (int i = 0; i < def->ncolumns; i++)
-		target->attnos[i] = get_attnum(RelationGetRelid(rel), def->columns[i].name);
+		update->stored[i] = table_slot_create(rel, NULL);
+	update->keys = palloc(BATCH_ROWS * def->nkeys * sizeof(Datum));
+	update->key_nulls = palloc(BATCH_ROWS * def->nkeys * sizeof(bool));
 }
 
 static void
-close_target(Target *target)
+end_update(Update *update)
 {
 	for (int i = 0; i < BATCH_ROWS; i++)
-		ExecDropSingleTupleTableSlot(target->stored[i]);
-	ExecDropSingleTupleTableSlot(target->fresh);
-	ExecCloseIndices(target->info);
-	FreeExecutorState(target->estate);
+		ExecDropSingleTupleTableSlot(update->stored[i]);
+	dr_target_close(&update->target);
 }
 
 /* The next stored rows; returns how many.  Each is taken apart at once, for the
  * scan gives its next tuple in the place of this one. */
 static int
-read_batch(Target *target, TableScanDesc scan)
+read_batch(Update *update, TableScanDesc scan)
 {
 	int			n = 0;
 
 	CHECK_FOR_INTERRUPTS();
-	while (n < BATCH_ROWS && !target->at_end)
+	while (n < BATCH_ROWS && !update->at_end)
 	{
 		/* (a scan that is asked once more would begin anew) */
-		if (table_scan_getnextslot(scan, ForwardScanDirection, target->stored[n]))
-			slot_getallattrs(target->stored[n++]);
+		if (table_scan_getnextslot(scan, ForwardScanDirection, update->stored[n]))
+			slot_getallattrs(update->stored[n++]);
 		else
-			target->at_end = true;
+			update->at_end = true;
 	}
 	return n;
 }
 
 static void
-find_entries(Target *target, const DrDefinition *def, int n, DrDigest *digest,
+find_entries(Update *update, const DrDefinition *def, int n, DrDigest *digest,
 			 DrKeyTable *table)
 {
 	for (int i = 0; i < n; i++)
 		for (int k = 0; k < def->nkeys; k++)
-			target->keys[i * def->nkeys + k] =
-				slot_getattr(target->stored[i], target->attnos[def->keys[k]],
-							 &target->key_nulls[i * def->nkeys + k]);
-	dr_digest_find(digest, table, n, target->keys, target->key_nulls, target->entries);
-}
-
-/* The stored row with other measures. */
-static void
-make_fresh(Target *target, TupleTableSlot *stored, const DrDefinition *def,
-		   const Datum *values, const bool *nulls)
-{
-	int			natts = RelationGetDescr(target->rel)->natts;
-
-	ExecClearTuple(target->fresh);
-	memcpy(target->fresh->tts_values, stored->tts_values, natts * sizeof(Datum));
-	memcpy(target->fresh->tts_isnull, stored->tts_isnull, natts * sizeof(bool));
-	for (int i = 0; i < def->ncolumns; i++)
-	{
-		if (def->columns[i].is_key)
-			continue;
-		target->fresh->tts_values[target->attnos[i] - 1] = values[i];
-		target->fresh->tts_isnull[target->attnos[i] - 1] = nulls[i];
-	}
-	ExecStoreVirtualTuple(target->fresh);
+			update->keys[i * def->nkeys + k] =
+				slot_getattr(update->stored[i], update->target.attnos[def->keys[k]],
+							 &update->key_nulls[i * def->nkeys + k]);
+	dr_digest_find(digest, table, n, update->keys, update->key_nulls, update->entries);
 }
 
 /* Merge what a stored row's key has new into the row. */
 static void
-update_row(Target *target, TupleTableSlot *stored, const DrDefinition *def, DrTally *tally,
-		   DrKeyTable *table, DrEntry *entry)
+update_row(DrTarget *target, TupleTableSlot *stored, DrTally *tally, DrKeyTable *table,
+		   DrEntry *entry)
 {
 	Datum		values[MaxTupleAttributeNumber];
 	bool		nulls[MaxTupleAttributeNumber];
 
-	for (int i = 0; i < def->ncolumns; i++)
+	for (int i = 0; i < target->def->ncolumns; i++)
 	{
 		values[i] = stored->tts_values[target->attnos[i] - 1];
 		nulls[i] = stored->tts_isnull[target->attnos[i] - 1];
@@ -246,41 +200,39 @@ update_row(Target *target, TupleTableSlot *stored, const DrDefinition *def, DrTa
 	entry->found = true;
 	dr_tally_merge(tally, table, entry, values, nulls);
 	dr_tally_result(tally, entry, values, nulls);
-	make_fresh(target, stored, def, values, nulls);
-	ExecSimpleRelationUpdate(target->info, target->estate, NULL, stored, target->fresh);
+	dr_target_update_stored(target, stored, values, nulls);
 	dr_tally_forget(tally);
-	ResetPerTupleExprContext(target->estate);
 }
 
 /* Update each stored row whose key is in the digest; returns their number. */
 static uint64
 update_stored(const DrDefinition *def, Relation rel, DrDigest *digest, DrKeyTable *table)
 {
-	Target		target;
+	Update		update;
 	TableScanDesc scan;
 	uint64		updated = 0;
 	int			n;
 
 	CommandCounterIncrement();
 	PushActiveSnapshot(GetLatestSnapshot());
-	open_target(&target, def, rel);
+	begin_update(&update, def, rel);
 	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
-	while ((n = read_batch(&target, scan)) > 0)
+	while ((n = read_batch(&update, scan)) > 0)
 	{
-		find_entries(&target, def, n, digest, table);
+		find_entries(&update, def, n, digest, table);
 		for (int i = 0; i < n; i++)
 		{
-			DrEntry    *entry = target.entries[i];
+			DrEntry    *entry = update.entries[i];
 
 			/* (of copies of a row, which there should not be, one is updated) */
 			if (entry == NULL || entry->again || entry->counted == 0 || entry->found)
 				continue;
-			update_row(&target, target.stored[i], def, dr_digest_tally(digest), table, entry);
+			update_row(&update.target, update.stored[i], dr_digest_tally(digest), table, entry);
 			updated++;
 		}
 	}
 	table_endscan(scan);
-	close_target(&target);
+	end_update(&update);
 	PopActiveSnapshot();
 	CommandCounterIncrement();
 	elog(DEBUG1, "dailyrollup: updated " UINT64_FORMAT " rows by one scan", updated);

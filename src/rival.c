@@ -93,7 +93,7 @@ dr_rivals_make(const DrDefinition *def, TupleDesc events)
 	rivals->def = def;
 	rivals->context = CurrentMemoryContext;
 	rivals->desc = BlessTupleDesc(events);
-	rivals->kinds = dr_keyimage_kinds(events);
+	rivals->kinds = dr_pack_kinds(events);
 	rivals->leaves = hash_create("dailyrollup leaves", 16, &ctl,
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	rivals->values = palloc(def->nevents * sizeof(Datum));

@@ -11,8 +11,8 @@
 
 #include "utils/snapshot.h"
 
-#include "keyimage.h"
 #include "keytable.h"
+#include "pack.h"
 
 /* Where the events' rows come from, and the earlier row of one of them. */
 typedef struct DrRivals DrRivals;

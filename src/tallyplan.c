@@ -301,7 +301,7 @@ is_possible(const DrDefinition *def, bool deduplicate)
 	{
 		const DrColumn *key = &def->columns[def->keys[i]];
 
-		if (!dr_keyimage_tells(key->type, key->collation))
+		if (!dr_pack_tells_apart(key->type, key->collation))
 			return false;
 	}
 	return true;

@@ -13,7 +13,7 @@
 #include "fmgr.h"
 
 #include "aggregates.h"
-#include "keyimage.h"
+#include "pack.h"
 
 typedef enum DrRule
 {

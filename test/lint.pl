@@ -11,11 +11,11 @@ use FindBin;
 # The layers of src/: a file includes its own header and headers of strictly
 # lower layers only.
 my @layers = (
-  [qw(dailyrollup compat image room)],
+  [qw(dailyrollup compat image pack room)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source)],
-  [qw(catalog databases definition keyimage phrase patience)],
+  [qw(catalog databases definition phrase patience)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tallyplan rival)],
-  [qw(query compare tally)],
+  [qw(query compare tally target)],
   [qw(folding event check current guard adopt steps digest)],
   [qw(late batch shadow remove merge)],
   [qw(create refresh fold chunk)],

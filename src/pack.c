@@ -1,0 +1,130 @@
+/*
+ * pack.c
+ *		Values of a row packed into a string of bytes.
+ *
+ * First which values are NULL, then each other one.  A value of variable
+ * length has a header of four bytes, and each begins at a multiple of eight:
+ * so values can be read in place.  Two packs are the same exactly where all
+ * values have the same image: the same bytes, however they were compressed or
+ * toasted.
+ */
+#include "pack.h"
+
+#include "access/nbtree.h"
+#include "access/tupmacs.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+DrKind *
+dr_pack_kinds(TupleDesc desc)
+{
+	DrKind	   *kinds = palloc(desc->natts * sizeof(DrKind));
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		kinds[i].typlen = TupleDescAttr(desc, i)->attlen;
+		kinds[i].typbyval = TupleDescAttr(desc, i)->attbyval;
+	}
+	return kinds;
+}
+
+/* Are values of the type the same exactly where their bytes are? */
+bool
+dr_pack_tells_apart(Oid type, Oid collation)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY);
+	Oid			function;
+
+	/* with blanks at its end or without them it is the same */
+	if (!OidIsValid(entry->btree_opf) || getBaseType(type) == BPCHAROID)
+		return false;
+	function = get_opfamily_proc(entry->btree_opf, entry->btree_opintype,
+								 entry->btree_opintype, BTEQUALIMAGE_PROC);
+	return OidIsValid(function) &&
+		DatumGetBool(OidFunctionCall1Coll(function, collation,
+										  ObjectIdGetDatum(entry->btree_opintype)));
+}
+
+static void
+locate(DrPart *part, const DrKind *kind, Datum value)
+{
+	struct varlena *packed;
+
+	if (kind->typlen == -1)
+	{
+		packed = PG_DETOAST_DATUM_PACKED(value);
+		part->bytes = VARDATA_ANY(packed);
+		part->size = VARSIZE_ANY_EXHDR(packed);
+		part->room = MAXALIGN(part->size + VARHDRSZ);
+		return;
+	}
+	part->size = datumGetSize(value, kind->typbyval, kind->typlen);
+	part->bytes = DatumGetPointer(value);
+	part->room = MAXALIGN(part->size);
+}
+
+static void
+put(char *pack, const DrKind *kind, const DrPart *part, Datum value)
+{
+	if (kind->typbyval)
+		store_att_byval(pack, value, kind->typlen);
+	else if (kind->typlen == -1)
+	{
+		SET_VARSIZE(pack, part->size + VARHDRSZ);
+		memcpy(VARDATA(pack), part->bytes, part->size);
+	}
+	else
+		memcpy(pack, part->bytes, part->size);
+}
+
+/* The size of the pack; "parts" is for dr_pack_write.  What is not stored in
+ * the row itself is read into the current memory context. */
+Size
+dr_pack_measure(const DrKind *kinds, int n, const Datum *values, const bool *nulls,
+				DrPart *parts)
+{
+	Size		size = MAXALIGN(n);
+
+	for (int i = 0; i < n; i++)
+		if (!nulls[i])
+		{
+			locate(&parts[i], &kinds[i], values[i]);
+			size += parts[i].room;
+		}
+	return size;
+}
+
+/* "pack" is aligned. */
+void
+dr_pack_write(char *pack, Size size, const DrKind *kinds, int n, const Datum *values,
+			  const bool *nulls, const DrPart *parts)
+{
+	memset(pack, 0, size);
+	memcpy(pack, nulls, n * sizeof(bool));
+	pack += MAXALIGN(n);
+	for (int i = 0; i < n; i++)
+		if (!nulls[i])
+		{
+			put(pack, &kinds[i], &parts[i], values[i]);
+			pack += parts[i].room;
+		}
+}
+
+/* The values; they point into the pack. */
+void
+dr_pack_read(const char *pack, const DrKind *kinds, int n, Datum *values, bool *nulls)
+{
+	memcpy(nulls, pack, n * sizeof(bool));
+	pack += MAXALIGN(n);
+	for (int i = 0; i < n; i++)
+	{
+		values[i] = (Datum) 0;
+		if (nulls[i])
+			continue;
+		values[i] = fetch_att(pack, kinds[i].typbyval, kinds[i].typlen);
+		pack += MAXALIGN(datumGetSize(values[i], kinds[i].typbyval, kinds[i].typlen));
+	}
+}

@@ -1,0 +1,40 @@
+/*
+ * target.h
+ *		Writing to a rollup's table without a statement.
+ *
+ * Layer 4.
+ */
+#ifndef DR_TARGET_H
+#define DR_TARGET_H
+
+#include "dailyrollup.h"
+
+#include "nodes/execnodes.h"
+#include "storage/itemptr.h"
+#include "utils/relcache.h"
+
+#include "catalog.h"
+
+/* The table while its rows are written. */
+typedef struct DrTarget
+{
+	Relation	rel;
+	const DrDefinition *def;
+	EState	   *estate;
+	ResultRelInfo *info;
+	TupleTableSlot *place;		/* a row by its place alone */
+	TupleTableSlot *fresh;
+	AttrNumber *attnos;			/* of the query's columns */
+} DrTarget;
+
+extern bool dr_target_fires_triggers(const DrRollup *rollup, Relation rel);
+extern void dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel);
+extern void dr_target_close(DrTarget *target);
+extern void dr_target_update_stored(DrTarget *target, TupleTableSlot *stored,
+									const Datum *values, const bool *nulls);
+extern void dr_target_update(DrTarget *target, ItemPointer tid, const Datum *values,
+							 const bool *nulls);
+extern void dr_target_delete(DrTarget *target, ItemPointer tid);
+extern void dr_target_insert(DrTarget *target, const Datum *values, const bool *nulls);
+
+#endif							/* DR_TARGET_H */
