@@ -23,34 +23,53 @@ measures_differ(const DrDefinition *def, const char *left, const char *right)
 					dr_phrase_columns(def, right, false, true));
 }
 
+/* "k1, …" */
+static char *
+mark_columns(const DrDefinition *def)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < def->nkeys; i++)
+		appendStringInfo(&buf, "%sk%d", i == 0 ? "" : ", ", i + 1);
+	return buf.data;
+}
+
 /*
  * A statement that makes the table's content that of "fresh", a SELECT of the
  * definition's columns, whatever the table held.  Needs no index of the table,
- * for that may be what went wrong.  Returns the number of fresh rows.
+ * for that may be what went wrong; nor may the server conclude from one that a
+ * key has one row: keys are compared with those of "ranked", which has none.
+ * A copy goes before another one is updated, whose new entry in a unique index
+ * would meet the copy's.  Returns the number of fresh rows.
  */
 char *
 dr_change_replace(const DrDefinition *def, const DrRollup *rollup, Oid table,
 				  const char *fresh)
 {
-	char	  **stored_key = dr_phrase_live_key(def, "l");
+	char	   *stored_key = dr_phrase_join(dr_phrase_live_key(def, "l"), def->nkeys, ", ");
+	char	  **ranked_key = dr_phrase_mark_key(def, "r");
 	char	  **fresh_key = dr_phrase_live_key(def, "f");
 	char	   *name = dr_phrase_relation(table);
 	bool		no_nulls = dr_phrase_any_null(def, fresh_key, true) == NULL;
-	char	   *same = dr_phrase_same_key(def, rollup->key_type, stored_key, fresh_key,
+	char	   *same = dr_phrase_same_key(def, rollup->key_type, ranked_key, fresh_key,
 										  no_nulls);
 
 	return psprintf("WITH fresh AS MATERIALIZED (%s),"
-					" ranked AS MATERIALIZED (SELECT l.ctid AS tid, pg_catalog.row_number()"
-					" OVER (PARTITION BY %s) AS n FROM ONLY %s l),"
-					" surplus AS (DELETE FROM ONLY %s l USING ranked r WHERE l.ctid = r.tid AND r.n > 1),"
-					" gone AS (DELETE FROM ONLY %s l WHERE NOT EXISTS (SELECT FROM fresh f WHERE %s)),"
+					" ranked(tid, n, %s) AS MATERIALIZED (SELECT l.ctid, pg_catalog.row_number()"
+					" OVER (PARTITION BY %s), %s FROM ONLY %s l),"
+					" surplus AS (DELETE FROM ONLY %s l USING ranked r WHERE l.ctid = r.tid AND r.n > 1"
+					" RETURNING r.n),"
+					" gone AS (DELETE FROM ONLY %s l USING ranked r WHERE l.ctid = r.tid"
+					" AND NOT EXISTS (SELECT FROM fresh f WHERE %s)),"
 					" changed AS (UPDATE ONLY %s l SET (%s) = ROW(%s) FROM fresh f, ranked r"
-					" WHERE %s AND l.ctid = r.tid AND r.n = 1 AND %s),"
+					" WHERE %s AND l.ctid = r.tid AND r.n = 1 AND %s"
+					" AND (SELECT pg_catalog.count(*) FROM surplus) >= 0),"
 					" added AS (INSERT INTO %s (%s) SELECT %s FROM fresh f"
-					" WHERE NOT EXISTS (SELECT FROM ONLY %s l WHERE %s))"
+					" WHERE NOT EXISTS (SELECT FROM ranked r WHERE %s))"
 					" SELECT pg_catalog.count(*) FROM fresh",
 					fresh,
-					dr_phrase_join(stored_key, def->nkeys, ", "), name,
+					mark_columns(def), stored_key, stored_key, name,
 					name,
 					name, same,
 					name, dr_phrase_columns(def, NULL, false, true),
@@ -58,7 +77,7 @@ dr_change_replace(const DrDefinition *def, const DrRollup *rollup, Oid table,
 					same, measures_differ(def, "l", "f"),
 					name, dr_phrase_columns(def, NULL, true, true),
 					dr_phrase_columns(def, "f", true, true),
-					name, same);
+					same);
 }
 
 /*

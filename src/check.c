@@ -7,6 +7,7 @@
  */
 #include "check.h"
 
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -112,19 +113,51 @@ dr_check_written(const DrRollup *rollup, const DrDefinition *def, Oid table, int
 			 errhint("All is as it was before. Look at its triggers; REINDEX it.")));
 }
 
-/* How many rows live and the shadow have in common, byte by byte. */
-int64
-dr_check_count_common(const DrRollup *rollup, const DrDefinition *def)
+/* Compare live with the shadow in memory; false where that cannot be done. */
+static bool
+compare_in_memory(const DrRollup *rollup, const DrDefinition *def, DrCompared *result)
+{
+	Relation	live = table_open(rollup->live, AccessShareLock);
+	Relation	shadow = table_open(rollup->shadow, AccessShareLock);
+	DrContent  *content = dr_content_prepare(def, live, shadow);
+
+	if (content != NULL)
+	{
+		dr_content_compare(content, dr_query_rows(def, rollup->shadow), NULL, NULL, NULL, result);
+		dr_content_end(content);
+	}
+	table_close(shadow, NoLock);
+	table_close(live, NoLock);
+	return content != NULL;
+}
+
+/* The same by three counts. */
+static void
+compare_by_counts(const DrRollup *rollup, const DrDefinition *def, DrCompared *result)
+{
+	DrCount		live = dr_check_count(rollup, def, rollup->live);
+	DrCount		shadow = dr_check_count(rollup, def, rollup->shadow);
+
+	run_count(rollup, dr_query_count_common(def, rollup));
+	result->common = count_column(1);
+	result->stored_rows = live.rows;
+	result->stored_keys = live.keys;
+	result->fresh_rows = shadow.rows;
+	result->fresh_keys = shadow.keys;
+}
+
+/* Count the rows and keys of live ("stored") and of the shadow ("fresh"), and
+ * the rows that they have in common byte by byte; in the heap. */
+void
+dr_check_compare(const DrRollup *rollup, const DrDefinition *def, DrCompared *result)
 {
 	DrIdentity	before;
-	int64		rows;
 
 	dr_identity_enter_sql(rollup->owner, &before);
 	dr_check_distrust_indexes();
-	run_count(rollup, dr_query_count_common(def, rollup));
-	rows = count_column(1);
+	if (!compare_in_memory(rollup, def, result))
+		compare_by_counts(rollup, def, result);
 	dr_identity_leave_sql(&before);
-	return rows;
 }
 
 /* How many keys differ between live and the definition over the whole source,

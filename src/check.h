@@ -11,6 +11,7 @@
 #include "dailyrollup.h"
 
 #include "catalog.h"
+#include "content.h"
 
 typedef struct DrCount
 {
@@ -24,7 +25,8 @@ extern DrCount dr_check_count(const DrRollup *rollup, const DrDefinition *def, O
 extern void dr_check_distrust_indexes(void);
 extern void dr_check_written(const DrRollup *rollup, const DrDefinition *def, Oid table,
 							 int64 expected);
-extern int64 dr_check_count_common(const DrRollup *rollup, const DrDefinition *def);
+extern void dr_check_compare(const DrRollup *rollup, const DrDefinition *def,
+							 DrCompared *result);
 extern int64 dr_check_count_differences(const DrRollup *rollup, const DrDefinition *def,
 										char waiting);
 extern bool dr_check_diff(const DrRollup *rollup, DrRun *run, char **keys);

@@ -35,6 +35,7 @@
 #include "phrase.h"
 #include "plans.h"
 #include "query.h"
+#include "replace.h"
 #include "target.h"
 
 /* To look for a key by the index costs as much as so many rows of a scan. */
@@ -333,6 +334,18 @@ dr_merge_fold(const DrRollup *rollup, const DrDefinition *def, Oid table,
 	return keys;
 }
 
+/* A content becomes the table's, by a statement; returns the number of keys. */
+static uint64
+seed_by_statement(const DrRollup *rollup, const DrDefinition *def, Oid table,
+				  const char *content, Bounds *bounds)
+{
+	bool		isnull;
+
+	(void) run(dr_query_replace(def, rollup, table, content), bounds);
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+									   1, &isnull));
+}
+
 /* The query over the window becomes the table's content, whatever it held;
  * returns the number of keys. */
 uint64
@@ -342,28 +355,29 @@ dr_merge_seed(const DrRollup *rollup, const DrDefinition *def, Oid table,
 	Bounds		bounds = bounds_of(def, window);
 	DrDigested	digested;
 	DrDigest   *digest = digest_window(def, &bounds, &digested);
-	char	   *content = NULL;
-	int			level;
-	bool		isnull;
+	char	   *content;
+	DrCompared	compared;
+	int			level = NewGUCNestLevel();
 	uint64		keys;
 
-	if (digest != NULL)
-	{
-		append_rest(digest, &digested);
-		content = content_of(rollup, def, &bounds, digest, &digested);
-	}
-	else
-		content = dr_query_content(def, bounds.lower, bounds.upper);
-	level = NewGUCNestLevel();
 	dr_check_distrust_indexes();
-	(void) run(dr_query_seed(def, rollup, table, content), &bounds);
-	keys = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
-									   1, &isnull));
-	AtEOXact_GUC(false, level);
-	if (digest != NULL)
+	if (digest == NULL)
 	{
-		forget_content();
-		end_digest(digest, &digested);
+		content = dr_query_content(def, bounds.lower, bounds.upper);
+		keys = seed_by_statement(rollup, def, table, content, &bounds);
+		AtEOXact_GUC(false, level);
+		return keys;
 	}
+	append_rest(digest, &digested);
+	content = content_of(rollup, def, &bounds, digest, &digested);
+	if (digested.whole != NULL &&
+		dr_replace_directly(rollup, def, table, content, params_of(&bounds), InvalidOid,
+							&compared))
+		keys = compared.fresh_rows;
+	else
+		keys = seed_by_statement(rollup, def, table, content, &bounds);
+	AtEOXact_GUC(false, level);
+	forget_content();
+	end_digest(digest, &digested);
 	return keys;
 }

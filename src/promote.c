@@ -40,6 +40,7 @@
 #include "objects.h"
 #include "query.h"
 #include "refresh.h"
+#include "replace.h"
 #include "shadow.h"
 #include "stop.h"
 #include "watermark.h"
@@ -74,22 +75,32 @@ recompute_in_shadow(const DrRollup *rollup, const DrDefinition *def)
 }
 
 /*
- * Live's content becomes the shadow's.  Marks that say that live's row does not
- * count go: that was said of the row that goes.
+ * Live's content becomes the shadow's; returns what live had.  Marks that say
+ * that live's row does not count go: that was said of the row that goes.
  */
-static void
+static DrCount
 bring_content(const DrRollup *rollup, const DrDefinition *def)
 {
+	char	   *fresh = dr_query_rows(def, rollup->shadow);
+	DrCompared	compared;
+	DrCount		count;
 	DrIdentity	before;
 	DrGuard		guard;
 
 	dr_identity_enter_sql(rollup->owner, &before);
 	guard = dr_guard_let(rollup->live);
 	dr_check_distrust_indexes();
-	run(rollup, dr_query_promote(def, rollup));
+	if (dr_replace_directly(rollup, def, rollup->live, fresh, NULL, rollup->shadow, &compared))
+		count = (DrCount) {.rows = compared.stored_rows, .keys = compared.stored_keys};
+	else
+	{
+		count = dr_check_count(rollup, def, rollup->live);
+		run(rollup, dr_query_replace(def, rollup, rollup->live, fresh));
+	}
 	run(rollup, dr_query_forget_marks(rollup, DR_DIRTIES_LIVE));
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);
+	return count;
 }
 
 /* ------------------------------------------------------------------ counting */
@@ -97,12 +108,11 @@ bring_content(const DrRollup *rollup, const DrDefinition *def)
 static DrCount
 check_content(const DrRollup *rollup, const DrDefinition *def)
 {
-	DrCount		live = dr_check_count(rollup, def, rollup->live);
-	DrCount		shadow = dr_check_count(rollup, def, rollup->shadow);
-	int64		common = dr_check_count_common(rollup, def);
+	DrCompared	now;
 
-	if (live.rows != live.keys || shadow.rows != shadow.keys ||
-		live.rows != shadow.rows || common != shadow.rows)
+	dr_check_compare(rollup, def, &now);
+	if (now.stored_rows != now.stored_keys || now.fresh_rows != now.fresh_keys ||
+		now.stored_rows != now.fresh_rows || now.common != now.fresh_rows)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the promoted content of rollup \"%s\" is not the shadow's",
@@ -110,10 +120,11 @@ check_content(const DrRollup *rollup, const DrDefinition *def)
 				 errdetail("Live has " INT64_FORMAT " rows of " INT64_FORMAT
 						   " keys, the shadow " INT64_FORMAT " rows of " INT64_FORMAT
 						   " keys; " INT64_FORMAT " rows are the same.",
-						   live.rows, live.keys, shadow.rows, shadow.keys, common),
+						   now.stored_rows, now.stored_keys, now.fresh_rows, now.fresh_keys,
+						   now.common),
 				 errhint("All is as it was before. Look at triggers, rules and indexes of \"%s\", then promote again.",
 						 dr_catalog_name(rollup->live))));
-	return live;
+	return (DrCount) {.rows = now.stored_rows, .keys = now.stored_keys};
 }
 
 /* ---------------------------------------------------------------- the record */
@@ -246,8 +257,7 @@ dr_promote(Oid live, bool ordered)
 	dr_locks_check_not_in_use(live, "promote");
 	def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 
-	promoted.before = dr_check_count(rollup, def, live);
-	bring_content(rollup, def);
+	promoted.before = bring_content(rollup, def);
 	DR_RUN_SQL("promote_swapped");
 	DR_WAITPOINT("promote-swapped");
 	promoted.now = check_content(rollup, def);

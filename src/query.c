@@ -54,9 +54,9 @@ dr_query_digested(const DrDefinition *def, const DrRollup *rollup,
 					dr_change_content_of_waiting(def, rollup, lower, upper));
 }
 
-/* A content becomes the table's.  Returns the number of keys. */
+/* A content becomes the table's, whatever it held.  Returns the number of keys. */
 char *
-dr_query_seed(const DrDefinition *def, const DrRollup *rollup, Oid table, const char *content)
+dr_query_replace(const DrDefinition *def, const DrRollup *rollup, Oid table, const char *content)
 {
 	return dr_change_replace(def, rollup, table, content);
 }
@@ -101,29 +101,32 @@ dr_query_recompute(const DrDefinition *def, const DrRollup *rollup, Oid table,
 	return buf.data;
 }
 
-/* The shadow's content becomes live's.  Returns the number of keys. */
+/* The table's rows. */
 char *
-dr_query_promote(const DrDefinition *def, const DrRollup *rollup)
+dr_query_rows(const DrDefinition *def, Oid table)
 {
-	return dr_change_replace(def, rollup, rollup->live,
-							 psprintf("SELECT %s FROM ONLY %s l",
-									  dr_phrase_columns(def, "l", true, true),
-									  dr_phrase_relation(rollup->shadow)));
+	return psprintf("SELECT %s FROM ONLY %s l", dr_phrase_columns(def, "l", true, true),
+					dr_phrase_relation(table));
 }
 
-/* How many rows live and the shadow have in common, by image. */
+/*
+ * How many rows live and the shadow have in common, by image.  Keys are equal
+ * as records, of which the server does not know that an index has them once:
+ * it would stop at the first one.  The images are no condition of the join, or
+ * all rows might be sorted by them.
+ */
 char *
 dr_query_count_common(const DrDefinition *def, const DrRollup *rollup)
 {
-	return psprintf("SELECT pg_catalog.count(*) FROM ONLY %s l JOIN ONLY %s s ON %s"
-					" WHERE ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*=)"
-					" ROW(%s)::pg_catalog.record",
+	return psprintf("SELECT pg_catalog.count(*) FILTER (WHERE ROW(%s)::pg_catalog.record"
+					" OPERATOR(pg_catalog.*=) ROW(%s)::pg_catalog.record)"
+					" FROM ONLY %s l JOIN ONLY %s s ON %s",
+					dr_phrase_columns(def, "l", false, true),
+					dr_phrase_columns(def, "s", false, true),
 					dr_phrase_relation(rollup->live), dr_phrase_relation(rollup->shadow),
 					dr_phrase_record_equal(def, rollup->key_type,
 										   dr_phrase_live_key(def, "l"),
-										   dr_phrase_live_key(def, "s")),
-					dr_phrase_columns(def, "l", false, true),
-					dr_phrase_columns(def, "s", false, true));
+										   dr_phrase_live_key(def, "s")));
 }
 
 /* --------------------------------------------------------------- late keys */
