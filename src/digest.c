@@ -305,18 +305,29 @@ add_row(DrDigest *digest, DrEntry *entry, Row *row)
 		dr_tally_add(digest->tally, table, entry, digest->row);
 }
 
-/* Find the keys of the batch. */
+/* Find the keys of the batch.  A row that WHERE leaves out has none, but where
+ * it is needed to tell duplicates. */
 static void
 find_keys(DrDigest *digest)
 {
+	int			kept = 0;
+
 	for (int i = 0; i < digest->nrows; i++)
 	{
-		Row		   *row = &digest->rows[i];
+		Row			read = digest->rows[i];
+		Row		   *row = &digest->rows[kept];
 
+		if (digest->rivals == NULL &&
+			!dr_tally_counts(digest->tally, read.values, read.nulls, digest->row))
+			continue;
+		digest->rows[i] = *row;
+		*row = read;
+		kept++;
 		dr_tally_read_key(digest->tally, row->values + digest->first_event,
 						  row->nulls + digest->first_event, digest->row);
 		make_key(digest, digest->row->values, digest->row->nulls, &row->key);
 	}
+	digest->nrows = kept;
 }
 
 /* Write each row to the part of its key. */

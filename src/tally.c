@@ -14,6 +14,7 @@
 #include "tally.h"
 
 #include "access/detoast.h"
+#include "access/htup_details.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
@@ -49,6 +50,14 @@ show_event(DrTally *tally, const Datum *event, const bool *nulls)
 	ExecStoreVirtualTuple(tally->slot);
 }
 
+/* Evaluate an expression over the event that is shown. */
+static void
+evaluate(DrTally *tally, int i, DrTallyRow *row)
+{
+	row->values[i] = ExecEvalExprSwitchContext(tally->inputs[i].state, tally->econtext,
+											   &row->nulls[i]);
+}
+
 /* Evaluate the first inputs for an event. */
 static void
 read_inputs(DrTally *tally, const Datum *event, const bool *nulls, int n, DrTallyRow *row)
@@ -68,8 +77,7 @@ read_inputs(DrTally *tally, const Datum *event, const bool *nulls, int n, DrTall
 		if (!shown)
 			show_event(tally, event, nulls);
 		shown = true;
-		row->values[i] = ExecEvalExprSwitchContext(input->state, tally->econtext,
-												   &row->nulls[i]);
+		evaluate(tally, i, row);
 	}
 }
 
@@ -87,10 +95,67 @@ holds(const DrTallyRow *row, int condition)
 		(!row->nulls[condition] && DatumGetBool(row->values[condition]));
 }
 
+/* An input of a guarded definition, where it has not been read. */
+static void
+read_input(DrTally *tally, int i, bool *read, DrTallyRow *row)
+{
+	if (i < 0 || read[i])
+		return;
+	read[i] = true;
+	if (tally->inputs[i].event >= 0)
+	{
+		row->values[i] = tally->slot->tts_values[tally->inputs[i].event];
+		row->nulls[i] = tally->slot->tts_isnull[tally->inputs[i].event];
+	}
+	else
+		evaluate(tally, i, row);
+}
+
+/* Each condition before what it guards. */
+static void
+read_guarded(DrTally *tally, const Datum *event, const bool *nulls, DrTallyRow *row)
+{
+	bool		read[MaxTupleAttributeNumber * 3 + 1];
+
+	memset(read, 0, tally->ninputs * sizeof(bool));
+	show_event(tally, event, nulls);
+	read_input(tally, tally->where, read, row);
+	row->counts = holds(row, tally->where);
+	for (int i = 0; row->counts && i < tally->nmeasures; i++)
+	{
+		const DrMeasure *measure = &tally->measures[i];
+
+		read_input(tally, measure->filter, read, row);
+		if (!holds(row, measure->filter))
+			continue;
+		read_input(tally, measure->arg, read, row);
+		read_input(tally, measure->at, read, row);
+	}
+}
+
+/* Does the WHERE let an event pass?  The row is used for it alone. */
+bool
+dr_tally_counts(DrTally *tally, const Datum *event, const bool *nulls, DrTallyRow *row)
+{
+	bool		read[MaxTupleAttributeNumber * 3 + 1];
+
+	if (tally->where < 0)
+		return true;
+	read[tally->where] = false;
+	show_event(tally, event, nulls);
+	read_input(tally, tally->where, read, row);
+	return holds(row, tally->where);
+}
+
 /* What the measures need of an event; it lives until dr_tally_forget. */
 void
 dr_tally_read(DrTally *tally, const Datum *event, const bool *nulls, DrTallyRow *row)
 {
+	if (tally->guarded)
+	{
+		read_guarded(tally, event, nulls, row);
+		return;
+	}
 	read_inputs(tally, event, nulls, tally->ninputs, row);
 	row->counts = holds(row, tally->where);
 }

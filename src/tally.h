@@ -23,6 +23,8 @@ typedef struct DrTallyRow
 
 extern Size dr_tally_state_size(const DrTally *tally);
 extern DrTallyRow *dr_tally_make_row(const DrTally *tally);
+extern bool dr_tally_counts(DrTally *tally, const Datum *event, const bool *nulls,
+						   DrTallyRow *row);
 extern void dr_tally_read_key(DrTally *tally, const Datum *event, const bool *nulls,
 							  DrTallyRow *row);
 extern void dr_tally_read(DrTally *tally, const Datum *event, const bool *nulls,

@@ -3,7 +3,8 @@
  *		How the measures of a definition are computed row by row.
  *
  * Arguments and filters that several measures share are evaluated once a row;
- * a bare column is not evaluated at all.  Measures that are the same share
+ * a bare column is not evaluated at all, nor is what a condition keeps from
+ * being evaluated, for it may fail: 1 / n, where n <> 0.  Measures that are the same share
  * their state, and the greatest time of a latest stands in that one's.
  */
 #include "tallyplan.h"
@@ -288,7 +289,10 @@ is_beyond_columns(Node *expr)
 	return false;
 }
 
-/* Can keys and duplicates be told without the server? */
+/*
+ * Can keys and duplicates be told without the server?  (Rows that WHERE leaves
+ * out take part in deduplication, by a key that must not be computed for them.)
+ */
 static bool
 is_possible(const DrDefinition *def, bool deduplicate)
 {
@@ -301,10 +305,34 @@ is_possible(const DrDefinition *def, bool deduplicate)
 	{
 		const DrColumn *key = &def->columns[def->keys[i]];
 
-		if (!dr_pack_tells_apart(key->type, key->collation))
+		if (!dr_pack_tells_apart(key->type, key->collation) ||
+			(deduplicate && def->where != NULL && !IsA(key->expr, Var)))
 			return false;
 	}
 	return true;
+}
+
+static bool
+is_expression(const DrTally *tally, int input)
+{
+	return input >= 0 && tally->inputs[input].event < 0;
+}
+
+/* Is there an expression that is to be evaluated only if a condition holds? */
+static bool
+is_guarded(const DrTally *tally)
+{
+	for (int i = 0; i < tally->nmeasures; i++)
+	{
+		const DrMeasure *measure = &tally->measures[i];
+		bool		args = is_expression(tally, measure->arg) || is_expression(tally, measure->at);
+
+		if (args && (measure->filter >= 0 || tally->where >= 0))
+			return true;
+		if (is_expression(tally, measure->filter) && tally->where >= 0)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -334,6 +362,7 @@ dr_tally_prepare(const DrDefinition *def, bool deduplicate)
 			possible &= prepare_measure(tally, &tally->measures[tally->nmeasures++],
 										&def->columns[i]);
 	tally->where = find_input(tally, def->where);
+	tally->guarded = is_guarded(tally);
 	if (possible)
 		return tally;
 	dr_tally_end(tally);

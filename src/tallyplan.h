@@ -81,6 +81,7 @@ typedef struct DrTally
 	int			ninputs;
 	DrInput	   *inputs;			/* the keys first */
 	int			where;			/* -1: none */
+	bool		guarded;		/* an expression under a condition */
 	int			nmeasures;
 	DrMeasure  *measures;
 	Size		state_size;

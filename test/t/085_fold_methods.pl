@@ -145,6 +145,14 @@ refresh('told', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0);
 make('numbers', 500, 5000, 'SELECT price, count(*) AS n, sum(v) AS sv', by => 'price');
 refresh('numbers', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0);
 
+# what a condition keeps from being evaluated, is not
+make('guarded', 300, 5000, 'SELECT 100 / v AS k, count(*) AS n, sum(100 / (v % 3)) FILTER (WHERE v % 3 > 0) AS s, sum(100 / (v % 2)) FILTER (WHERE v % 2 > 0) AS t', where => 'WHERE v > 0', by => 1);
+refresh('guarded', 'hash', 'SET dailyrollup.fold_method = hash', memory => 1, scan => 1);
+make('told_by', 300, 5000, 'SELECT k, count(*) AS n, sum(100 / v) FILTER (WHERE v > 0) AS s, sum(100 / (v - 1)) FILTER (WHERE v > 1) AS t', dedup => 'k,ts');
+refresh('told_by', 'hash', 'SET dailyrollup.fold_method = hash', memory => 1, scan => 1);
+make('told_where', 300, 5000, 'SELECT 100 / v AS k, count(*) AS n', dedup => 'v,ts', where => 'WHERE v > 0', by => 1);
+refresh('told_where', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0);
+
 # few keys of a large table are looked for one by one
 refresh('plain', 'auto', "SET work_mem = '64MB'", memory => 1, scan => 1);
 psql("INSERT INTO plain SELECT 'key ' || i, 0, '2026-01-05 10:00', 1, 1, 1, 'x', true, -i FROM generate_series(1, 20) i");
