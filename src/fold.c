@@ -49,16 +49,16 @@ enum
 /* -------------------------------------------------------------- statements */
 
 static char *
-statement_text(const DrPlans *plans, int statement)
+statement_text(const DrPlans *plans, int statement, bool many)
 {
 	switch (statement)
 	{
 		case FOLD_ADD:
 			return dr_folding_add(plans->def, plans->rollup);
 		case FOLD_LOCK:
-			return dr_folding_lock(plans->def, plans->rollup);
+			return dr_folding_lock(plans->def, plans->rollup, many);
 		case FOLD_APPLY:
-			return dr_folding_apply(plans->def, plans->rollup);
+			return dr_folding_apply(plans->def, plans->rollup, many);
 		default:
 			return dr_folding_mark(plans->def, plans->rollup);
 	}
@@ -76,13 +76,13 @@ run_statement(DrPlans *plans, int statement, int64 rows, int n, Oid *types, Datu
 
 	if (rows > ROWS_OF_KEPT_PLAN)
 	{
-		plan = SPI_prepare(statement_text(plans, statement), n, types);
+		plan = SPI_prepare(statement_text(plans, statement, true), n, types);
 		if (plan == NULL)
 			elog(ERROR, "could not prepare the fold of \"%s\"", dr_catalog_name(plans->live));
 	}
 	else if (plan == NULL)
 		plan = plans->fold[statement] =
-			dr_plans_prepare(statement_text(plans, statement), n, types, CURSOR_OPT_GENERIC_PLAN);
+			dr_plans_prepare(statement_text(plans, statement, false), n, types, CURSOR_OPT_GENERIC_PLAN);
 	if (SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot,
 							 false, true, 0) < 0)
 		elog(ERROR, "could not fold into \"%s\"", dr_catalog_name(plans->live));

@@ -202,12 +202,24 @@ without_where(const DrDefinition *def)
 	return all;
 }
 
-/* "keys of rows of "fresh" equal to w's" */
+/*
+ * "That key is one of those of "from"", or is none.  A plan that is kept must
+ * not depend on estimates, which know nothing of CTEs: it hashes them in any
+ * case.  Where there are many, they may not fit into memory.
+ */
 static char *
-same_key(const DrDefinition *def, const DrRollup *rollup, const char *alias)
+among(const DrDefinition *def, const DrRollup *rollup, char **key, char **others,
+	  const char *from, bool in, bool many)
 {
-	return dr_phrase_record_equal(def, rollup->key_type, dr_phrase_live_key(def, alias),
-								  dr_phrase_mark_key(def, "w"));
+	char	   *record = dr_phrase_key_record(def, rollup->key_type, key);
+	char	   *set = dr_phrase_key_record(def, rollup->key_type, others);
+
+	if (many)
+		return psprintf("%sEXISTS (SELECT FROM %s WHERE %s OPERATOR(pg_catalog.=) %s)",
+						in ? "" : "NOT ", from, record, set);
+	/* coalesce: else the parser compares column by column, and loses NULLs */
+	return psprintf("(coalesce(%s) OPERATOR(pg_catalog.=) ANY (SELECT %s FROM %s)) IS %sTRUE",
+					record, set, from, in ? "" : "NOT ");
 }
 
 /*
@@ -219,20 +231,21 @@ same_key(const DrDefinition *def, const DrRollup *rollup, const char *alias)
  */
 static char *
 lock_rows(const DrDefinition *def, const DrRollup *rollup, const char *with,
-		  const char *content, const char *otherwise)
+		  const char *content, const char *otherwise, bool many)
 {
 	const char *first_key = quote_identifier(dr_phrase_key(def, 0)->name);
 	char	   *columns = dr_phrase_columns(def, NULL, true, true);
 
 	return psprintf("WITH %s, stored AS MATERIALIZED (%s),"
 					" waiting AS MATERIALIZED (SELECT w.* FROM wanted w"
-					" WHERE NOT EXISTS (SELECT FROM stored l WHERE %s)),"
+					" WHERE %s),"
 					" content(%s) AS MATERIALIZED (%s)"
 					" INSERT INTO %s AS l (%s) SELECT * FROM ("
 					"SELECT * FROM stored UNION ALL SELECT * FROM content UNION ALL %s) c(%s) %s"
 					" ON CONFLICT (%s) DO UPDATE SET %s = l.%s WHERE false",
 					with, dr_change_stored(def, rollup, "wanted"),
-					same_key(def, rollup, "l"),
+					among(def, rollup, dr_phrase_mark_key(def, "w"), dr_phrase_live_key(def, "l"),
+						  "stored l", false, many),
 					columns, content,
 					dr_phrase_relation(rollup->live), columns,
 					otherwise, columns, by_key(def),
@@ -241,9 +254,20 @@ lock_rows(const DrDefinition *def, const DrRollup *rollup, const char *with,
 
 /* The keys of "waiting" that "content" leaves out. */
 static char *
-left_out(const DrDefinition *def, const DrRollup *rollup)
+left_out(const DrDefinition *def, const DrRollup *rollup, bool many)
 {
-	return psprintf("NOT EXISTS (SELECT FROM content f WHERE %s)", same_key(def, rollup, "f"));
+	return among(def, rollup, dr_phrase_mark_key(def, "w"), dr_phrase_live_key(def, "f"),
+				 "content f", false, many);
+}
+
+/* The rows that were written of keys in "waiting". */
+static char *
+rows_of_waiting(const DrDefinition *def, const DrRollup *rollup, const char *which, bool many)
+{
+	return rows(def, psprintf(" AND %s",
+							  among(def, rollup, dr_phrase_event_key(def),
+									dr_phrase_mark_key(def, "w"),
+									psprintf("waiting w%s", which), true, many)));
 }
 
 /*
@@ -253,28 +277,21 @@ left_out(const DrDefinition *def, const DrRollup *rollup)
  * the rows would give without the WHERE.
  */
 char *
-dr_folding_lock(const DrDefinition *def, const DrRollup *rollup)
+dr_folding_lock(const DrDefinition *def, const DrRollup *rollup, bool many)
 {
 	DrDefinition all = without_where(def);
-	char	   *event_key = dr_phrase_key_record(def, rollup->key_type, dr_phrase_event_key(def));
-	char	   *waiting_key = dr_phrase_key_record(def, rollup->key_type,
-												   dr_phrase_mark_key(def, "w"));
-	char	   *unknown = rows(def, psprintf(" AND EXISTS (SELECT FROM waiting w WHERE %s = %s)",
-											 event_key, waiting_key));
-	char	   *otherwise;
+	char	   *otherwise = nulls_allowed(def, rollup) ?
+		psprintf("%s WHERE %s", key_and_nulls(def, "waiting w"), left_out(def, rollup, many)) :
+		content_of(&all, rows_of_waiting(def, rollup,
+										 psprintf(" WHERE %s", left_out(def, rollup, false)),
+										 false));
 
-	if (nulls_allowed(def, rollup))
-		otherwise = psprintf("%s WHERE %s", key_and_nulls(def, "waiting w"), left_out(def, rollup));
-	else
-		otherwise = content_of(&all, rows(def, psprintf(" AND EXISTS (SELECT FROM waiting w"
-														" WHERE %s = %s AND %s)",
-														event_key, waiting_key,
-														left_out(def, rollup))));
 	return psprintf("%s RETURNING %s",
 					lock_rows(def, rollup,
 							  psprintf("wanted AS MATERIALIZED (SELECT DISTINCT k.* FROM (%s e) k)",
 									   keys_of(def, rows(def, ""))),
-							  content_of(def, unknown), otherwise),
+							  content_of(def, rows_of_waiting(def, rollup, "", many)),
+							  otherwise, many),
 					dr_phrase_join(dr_phrase_live_key(def, "l"), def->nkeys, ", "));
 }
 
@@ -381,14 +398,11 @@ append_best(StringInfo buf, const DrDefinition *def)
  * that live did not have.
  */
 char *
-dr_folding_apply(const DrDefinition *def, const DrRollup *rollup)
+dr_folding_apply(const DrDefinition *def, const DrRollup *rollup, bool many)
 {
 	bool		deduplicate = dr_phrase_duplicates_possible(def);
-	char	   *event_key = dr_phrase_key_record(def, rollup->key_type, dr_phrase_event_key(def));
-	char	   *waiting_key = dr_phrase_key_record(def, rollup->key_type,
-												   dr_phrase_mark_key(def, "w"));
-	char	   *unheard = psprintf("NOT EXISTS (SELECT FROM waiting w WHERE %s = %s)",
-								   event_key, waiting_key);
+	char	   *unheard = among(def, rollup, dr_phrase_event_key(def),
+								dr_phrase_mark_key(def, "w"), "waiting w", false, many);
 	char	   *adds;
 	StringInfoData buf;
 
@@ -449,10 +463,10 @@ dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup)
 	return lock_rows(def, rollup, "wanted AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS ")",
 					 dr_change_content_of_waiting(nulls ? def : &all, rollup, NULL, NULL),
 					 psprintf("%s WHERE %s AND %s", key_and_nulls(def, "waiting w"),
-							  left_out(def, rollup), nulls ?
+							  left_out(def, rollup, true), nulls ?
 							  psprintf("pg_catalog.pg_column_size(ROW(%s)) < 2700",
 									   dr_phrase_join(dr_phrase_mark_key(def, "w"), def->nkeys, ", ")) :
-							  "false"));
+							  "false"), true);
 }
 
 /* Bring the locked keys to the source's content, and take their marks. */

@@ -23,8 +23,8 @@
 
 extern bool dr_folding_needs_locks(const DrDefinition *def);
 extern char *dr_folding_add(const DrDefinition *def, const DrRollup *rollup);
-extern char *dr_folding_lock(const DrDefinition *def, const DrRollup *rollup);
-extern char *dr_folding_apply(const DrDefinition *def, const DrRollup *rollup);
+extern char *dr_folding_lock(const DrDefinition *def, const DrRollup *rollup, bool many);
+extern char *dr_folding_apply(const DrDefinition *def, const DrRollup *rollup, bool many);
 extern char *dr_folding_mark(const DrDefinition *def, const DrRollup *rollup);
 extern char *dr_folding_marked_keys(const DrDefinition *def, const DrRollup *rollup);
 extern char *dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup);
