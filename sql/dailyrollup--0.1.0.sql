@@ -194,6 +194,8 @@ CREATE FUNCTION dailyrollup._folds(rollup pg_catalog.regclass) RETURNS pg_catalo
 	SUPPORT dailyrollup._folds_support;
 CREATE FUNCTION dailyrollup._capture() RETURNS trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_capture' LANGUAGE C;
+CREATE FUNCTION dailyrollup._locked(proof pg_catalog.int8, place pg_catalog.tid, stored pg_catalog.record) RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_locked' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 CREATE FUNCTION dailyrollup._guard() RETURNS trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_guard' LANGUAGE C;
 CREATE FUNCTION dailyrollup._truncated() RETURNS trigger

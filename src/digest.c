@@ -247,6 +247,43 @@ dr_digest_find(DrDigest *digest, DrKeyTable *table, int n, const Datum *keys,
 	end_batch(digest);
 }
 
+/* The entry of an event's key, a new one where there is none; NULL for a key
+ * with a NULL. */
+DrEntry *
+dr_digest_enter(DrDigest *digest, DrKeyTable *table, const Datum *event, const bool *nulls)
+{
+	MemoryContext before = MemoryContextSwitchTo(digest->room.beyond);
+	DrTallyRow *row = digest->row;
+	DrEntry    *entry = NULL;
+	bool		has_null = false;
+	DrKey		key;
+
+	dr_tally_read_key(digest->tally, event, nulls, row);
+	for (int i = 0; i < digest->def->nkeys; i++)
+		has_null |= row->nulls[i];
+	if (!has_null)
+	{
+		make_key(digest, row->values, row->nulls, &key);
+		entry = dr_keytable_enter(table, &key);
+	}
+	MemoryContextSwitchTo(before);
+	end_batch(digest);
+	return entry;
+}
+
+/* Which of two rows of an event counts: the first (< 0), the other one, or are
+ * they the same?  The digest looks for duplicates. */
+int
+dr_digest_compare(DrDigest *digest, Datum *a, bool *a_nulls, const Datum *b, const bool *b_nulls)
+{
+	MemoryContext before = MemoryContextSwitchTo(digest->room.beyond);
+	int			result = dr_rivals_compare(digest->rivals, a, a_nulls, b, b_nulls);
+
+	MemoryContextSwitchTo(before);
+	end_batch(digest);
+	return result;
+}
+
 /* --------------------------------------------------------------------- rows */
 
 static int64
@@ -581,31 +618,47 @@ pass_over(DrDigest *digest, const Rows *rows, int level, DrKeyTable **whole,
 	return done;
 }
 
-/* A key's row, or the key, where it is to be computed again. */
+/* The values of an entry's key; they point into the entry. */
 void
-dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
+dr_digest_read_key(const DrDigest *digest, const DrEntry *entry, Datum *values, bool *nulls)
+{
+	dr_pack_read(entry->key.image, digest->key_kinds, digest->def->nkeys, values, nulls);
+}
+
+/* The row of an entry, a value for each column of the query. */
+void
+dr_digest_read_row(const DrDigest *digest, const DrEntry *entry, Datum *values, bool *nulls)
 {
 	const DrDefinition *def = digest->def;
 	Datum		keys[INDEX_MAX_KEYS];
 	bool		key_nulls[INDEX_MAX_KEYS];
-	Datum		values[MaxTupleAttributeNumber];
-	bool		nulls[MaxTupleAttributeNumber];
 
-	if (!entry->again && entry->counted == 0)
-		return;
-	dr_pack_read(entry->key.image, digest->key_kinds, def->nkeys, keys, key_nulls);
-	if (entry->again)
-	{
-		tuplestore_putvalues(result->again, digest->key_desc, keys, key_nulls);
-		result->nagain++;
-		return;
-	}
+	dr_digest_read_key(digest, entry, keys, key_nulls);
 	for (int i = 0; i < def->nkeys; i++)
 	{
 		values[def->keys[i]] = keys[i];
 		nulls[def->keys[i]] = key_nulls[i];
 	}
 	dr_tally_result(digest->tally, entry, values, nulls);
+}
+
+/* A key's row, or the key, where it is to be computed again. */
+void
+dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
+{
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+
+	if (!entry->again && entry->counted == 0)
+		return;
+	if (entry->again)
+	{
+		dr_digest_read_key(digest, entry, values, nulls);
+		tuplestore_putvalues(result->again, digest->key_desc, values, nulls);
+		result->nagain++;
+		return;
+	}
+	dr_digest_read_row(digest, entry, values, nulls);
 	tuplestore_putvalues(result->rows, digest->row_desc, values, nulls);
 	result->nrows++;
 }

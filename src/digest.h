@@ -40,6 +40,14 @@ extern DrTally *dr_digest_tally(const DrDigest *digest);
 extern TupleDesc dr_digest_row_desc(const DrDigest *digest);
 extern TupleDesc dr_digest_key_desc(const DrDigest *digest);
 extern void dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry);
+extern void dr_digest_read_key(const DrDigest *digest, const DrEntry *entry, Datum *values,
+							   bool *nulls);
+extern void dr_digest_read_row(const DrDigest *digest, const DrEntry *entry, Datum *values,
+							   bool *nulls);
+extern int	dr_digest_compare(DrDigest *digest, Datum *a, bool *a_nulls, const Datum *b,
+							  const bool *b_nulls);
+extern DrEntry *dr_digest_enter(DrDigest *digest, DrKeyTable *table, const Datum *event,
+								const bool *nulls);
 extern void dr_digest_find(DrDigest *digest, DrKeyTable *table, int n, const Datum *keys,
 						   const bool *nulls, DrEntry **entries);
 

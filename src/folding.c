@@ -26,6 +26,7 @@
 #include "utils/rel.h"
 
 #include "change.h"
+#include "objects.h"
 #include "phrase.h"
 #include "query.h"
 
@@ -91,8 +92,8 @@ is_blind_at_ties(const DrColumn *column)
 		(column->kind == DR_LATEST || column->kind == DR_EARLIEST);
 }
 
-static bool
-any_blind_at_ties(const DrDefinition *def)
+bool
+dr_folding_is_blind_at_ties(const DrDefinition *def)
 {
 	for (int i = 0; i < def->ncolumns; i++)
 		if (is_blind_at_ties(&def->columns[i]))
@@ -105,7 +106,7 @@ any_blind_at_ties(const DrDefinition *def)
 bool
 dr_folding_needs_locks(const DrDefinition *def)
 {
-	return dr_phrase_duplicates_possible(def) || any_blind_at_ties(def);
+	return dr_phrase_duplicates_possible(def) || dr_folding_is_blind_at_ties(def);
 }
 
 /*
@@ -149,8 +150,8 @@ dr_folding_add(const DrDefinition *def, const DrRollup *rollup)
  * May a placeholder hold NULLs for measures?  Not where live, or the type of a
  * measure, forbids it.
  */
-static bool
-nulls_allowed(const DrDefinition *def, const DrRollup *rollup)
+bool
+dr_folding_nulls_allowed(const DrDefinition *def, const DrRollup *rollup)
 {
 	Relation	live = table_open(rollup->live, NoLock);
 	bool		allowed = true;
@@ -280,7 +281,7 @@ char *
 dr_folding_lock(const DrDefinition *def, const DrRollup *rollup, bool many)
 {
 	DrDefinition all = without_where(def);
-	char	   *otherwise = nulls_allowed(def, rollup) ?
+	char	   *otherwise = dr_folding_nulls_allowed(def, rollup) ?
 		psprintf("%s WHERE %s", key_and_nulls(def, "waiting w"), left_out(def, rollup, many)) :
 		content_of(&all, rows_of_waiting(def, rollup,
 										 psprintf(" WHERE %s", left_out(def, rollup, false)),
@@ -430,6 +431,97 @@ dr_folding_apply(const DrDefinition *def, const DrRollup *rollup, bool many)
 	return buf.data;
 }
 
+/* -------------------------------------------- of what is gathered in memory */
+
+/*
+ * Does live take any row with a new key, whatever its measures are?  Then one
+ * may be proposed for a key that it has.
+ */
+bool
+dr_folding_takes_any(const DrDefinition *def, const DrRollup *rollup)
+{
+	Relation	live = table_open(rollup->live, NoLock);
+	TupleConstr *constraints = RelationGetDescr(live)->constr;
+	char	   *guard = dr_objects_trigger_name(rollup->id, "guard");
+	bool		any = constraints == NULL ||
+		(constraints->num_check == 0 && constraints->num_defval == 0);
+
+	for (int i = 0; live->trigdesc != NULL && i < live->trigdesc->numtriggers; i++)
+		any &= strcmp(live->trigdesc->triggers[i].tgname, guard) == 0;
+	table_close(live, NoLock);
+	return any && dr_folding_nulls_allowed(def, rollup);
+}
+
+/*
+ * Lock live's rows of the keys in DR_FOLDING_CONTENT; it gets those that it
+ * does not have, whose keys are returned.  Each row that it has is told by a
+ * call of _locked, once it is locked; $1 is the proof.
+ */
+char *
+dr_folding_propose(const DrDefinition *def, const DrRollup *rollup)
+{
+	const char *first_key = quote_identifier(dr_phrase_key(def, 0)->name);
+
+	return psprintf("INSERT INTO %s AS l (%s) SELECT %s FROM " DR_FOLDING_CONTENT " c %s"
+					" ON CONFLICT (%s) DO UPDATE SET %s = l.%s"
+					" WHERE " DR_SCHEMA "._locked($1, l.ctid, ROW(%s)) RETURNING %s",
+					dr_phrase_relation(rollup->live), dr_phrase_columns(def, NULL, true, true),
+					dr_phrase_columns(def, "c", true, true), by_key(def),
+					dr_phrase_columns(def, NULL, true, false), first_key, first_key,
+					dr_phrase_columns(def, "l", true, true),
+					dr_phrase_join(dr_phrase_live_key(def, "l"), def->nkeys, ", "));
+}
+
+/* The source's rows of the events in DR_FOLDING_EVENTS, with their numbers. */
+char *
+dr_folding_find(const DrDefinition *def)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "SELECT c.\"" DR_FOLDING_NUMBER "\", ");
+	dr_phrase_append_named_columns(&buf, def, true);
+	appendStringInfo(&buf, " FROM " DR_FOLDING_EVENTS " c JOIN %s%s s ON %s",
+					 def->partitioned ? "" : "ONLY ", dr_phrase_relation(def->source),
+					 same_event(def, false));
+	return buf.data;
+}
+
+/* Live's rows of the keys in DR_FOLDING_KNOWN, with their numbers. */
+char *
+dr_folding_stored(const DrDefinition *def, const DrRollup *rollup)
+{
+	return psprintf("SELECT k.\"" DR_FOLDING_NUMBER "\", %s FROM " DR_FOLDING_KNOWN " k"
+					" JOIN ONLY %s l ON %s",
+					dr_phrase_columns(def, "l", true, true), dr_phrase_relation(rollup->live),
+					dr_phrase_plainly_equal(def, dr_phrase_live_key(def, "l"),
+											dr_phrase_mark_key(def, "k")));
+}
+
+/* Live's rows at the places in DR_FOLDING_MERGED get the measures there. */
+char *
+dr_folding_update(const DrDefinition *def, const DrRollup *rollup)
+{
+	return psprintf("UPDATE ONLY %s l SET (%s) = ROW(%s) FROM " DR_FOLDING_MERGED " m"
+					" WHERE l.ctid = m.\"" DR_FOLDING_PLACE "\"",
+					dr_phrase_relation(rollup->live),
+					dr_phrase_columns(def, NULL, false, true),
+					dr_phrase_columns(def, "m", false, true));
+}
+
+/* Bring the locked keys in DR_FOLDING_KEYS to the source's content. */
+char *
+dr_folding_recompute(const DrDefinition *def, const DrRollup *rollup)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "WITH waiting AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS ")");
+	dr_change_append_recompute(&buf, def, rollup, rollup->live, NULL);
+	appendStringInfoString(&buf, " SELECT pg_catalog.count(*) FROM waiting");
+	return buf.data;
+}
+
 /* Mark the keys of the rows; $1 is the proof, $2 what the marks dirty. */
 char *
 dr_folding_mark(const DrDefinition *def, const DrRollup *rollup)
@@ -457,7 +549,7 @@ char *
 dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup)
 {
 	DrDefinition all = without_where(def);
-	bool		nulls = nulls_allowed(def, rollup);
+	bool		nulls = dr_folding_nulls_allowed(def, rollup);
 
 	/* nor does a key that is too long for live's index: no row of it can come */
 	return lock_rows(def, rollup, "wanted AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS ")",

@@ -21,7 +21,7 @@ typedef struct DrKeyPlan
 	SPIPlanPtr	plan;
 } DrKeyPlan;
 
-#define DR_FOLD_STATEMENTS	4
+#define DR_FOLD_STATEMENTS	9
 
 /*
  * Valid until invalidation messages are accepted; whoever goes on using it

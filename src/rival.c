@@ -214,6 +214,27 @@ compare_images(DrRivals *rivals, Datum *values, bool *nulls)
 									   heap_copy_tuple_as_datum(earlier, rivals->desc)));
 }
 
+/* Which of two rows counts, this one (< 0) or the earlier one; 0: they are the
+ * same. */
+static int
+compare(DrRivals *rivals, Datum *values, bool *nulls)
+{
+	const DrDefinition *def = rivals->def;
+
+	if (is_same(rivals, values, nulls))
+		return 0;
+	for (int i = 0; i < def->ndedup_order; i++)
+	{
+		int			n = def->dedup_order[i];
+		int			result = ApplySortComparator(values[n], nulls[n], rivals->values[n],
+												 rivals->nulls[n], &rivals->order[i]);
+
+		if (result != 0)
+			return result;
+	}
+	return compare_images(rivals, values, nulls) < 0 ? -1 : 1;
+}
+
 /*
  * Does the row count instead of the event's earlier one?  That is at hand then,
  * by dr_rivals_earlier, until the next question.
@@ -222,21 +243,19 @@ bool
 dr_rivals_beaten(DrRivals *rivals, Snapshot snapshot, const DrEvent *event,
 				 Datum *values, bool *nulls)
 {
-	const DrDefinition *def = rivals->def;
-
 	read_earlier(rivals, snapshot, event);
-	if (is_same(rivals, values, nulls))
-		return false;
-	for (int i = 0; i < def->ndedup_order; i++)
-	{
-		int			n = def->dedup_order[i];
-		int			result = ApplySortComparator(values[n], nulls[n], rivals->values[n],
-												 rivals->nulls[n], &rivals->order[i]);
+	return compare(rivals, values, nulls) < 0;
+}
 
-		if (result != 0)
-			return result < 0;
-	}
-	return compare_images(rivals, values, nulls) < 0;
+/* Which of two rows counts: the first (< 0), the other one (> 0), or are they
+ * the same? */
+int
+dr_rivals_compare(DrRivals *rivals, Datum *a, bool *a_nulls, const Datum *b,
+				  const bool *b_nulls)
+{
+	memcpy(rivals->values, b, rivals->def->nevents * sizeof(Datum));
+	memcpy(rivals->nulls, b_nulls, rivals->def->nevents * sizeof(bool));
+	return compare(rivals, a, a_nulls);
 }
 
 const Datum *

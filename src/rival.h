@@ -22,6 +22,8 @@ extern void dr_rivals_end(DrRivals *rivals);
 extern void dr_rivals_place(DrRivals *rivals, DrEvent *event, Datum tid, Datum relation);
 extern bool dr_rivals_beaten(DrRivals *rivals, Snapshot snapshot, const DrEvent *event,
 							 Datum *values, bool *nulls);
+extern int	dr_rivals_compare(DrRivals *rivals, Datum *a, bool *a_nulls, const Datum *b,
+							  const bool *b_nulls);
 extern const Datum *dr_rivals_earlier(const DrRivals *rivals, const bool **nulls);
 
 #endif							/* DR_RIVAL_H */
