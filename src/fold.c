@@ -8,6 +8,9 @@
  * Before anything is decided the fold locks live, so a promote or another
  * change of state is over by then or comes after us; only then the state is
  * read.  Rollups are taken in order of OID, keys in their own order.
+ *
+ * A batch of inserts is decided and merged in memory (gather.c) where that can
+ * be done, else by statements alone; the outcome is the same.
  */
 #include "fold.h"
 
