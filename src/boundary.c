@@ -238,8 +238,8 @@ dr_boundary_datum(DrTimeKind kind, pg_tz *zone, TimestampTz boundary)
 	return TimestampGetDatum(day_start(day));
 }
 
-static Datum
-infinity(DrTimeKind kind)
+Datum
+dr_boundary_infinity(DrTimeKind kind)
 {
 	switch (kind)
 	{
@@ -269,7 +269,7 @@ dr_boundary_bound(DrTimeKind kind, pg_tz *zone, TimestampTz instant)
 	if (TIMESTAMP_IS_NOBEGIN(instant))
 		return dr_boundary_minus_infinity(kind);
 	if (TIMESTAMP_IS_NOEND(instant))
-		return infinity(kind);
+		return dr_boundary_infinity(kind);
 	if (kind == DR_TIME_TIMESTAMPTZ || dr_boundary_is_midnight(zone, instant))
 		return dr_boundary_datum(kind, zone, instant);
 	if (kind == DR_TIME_DATE)
@@ -281,6 +281,15 @@ dr_boundary_bound(DrTimeKind kind, pg_tz *zone, TimestampTz instant)
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("timestamp out of range")));
 	return TimestampGetDatum(local);
+}
+
+/* Is one value of the time column before another? */
+bool
+dr_boundary_precedes(DrTimeKind kind, Datum time, Datum other)
+{
+	if (kind == DR_TIME_DATE)
+		return DatumGetDateADT(time) < DatumGetDateADT(other);
+	return DatumGetTimestamp(time) < DatumGetTimestamp(other);
 }
 
 Datum

@@ -25,6 +25,8 @@ extern bool dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant);
 extern Datum dr_boundary_datum(DrTimeKind kind, pg_tz *zone, TimestampTz boundary);
 extern Datum dr_boundary_bound(DrTimeKind kind, pg_tz *zone, TimestampTz instant);
 extern Datum dr_boundary_minus_infinity(DrTimeKind kind);
+extern Datum dr_boundary_infinity(DrTimeKind kind);
+extern bool dr_boundary_precedes(DrTimeKind kind, Datum time, Datum other);
 extern Oid	dr_boundary_type(DrTimeKind kind);
 extern DrTimeKind dr_boundary_kind(Oid type);
 extern const char *dr_boundary_type_name(DrTimeKind kind);

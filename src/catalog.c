@@ -15,6 +15,7 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -27,6 +28,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "boundary.h"
@@ -307,6 +309,40 @@ dr_catalog_find(Oid live, Snapshot snapshot)
 	List	   *found = scan(Anum_live, F_OIDEQ, ObjectIdGetDatum(live), snapshot);
 
 	return found == NIL ? NULL : linitial(found);
+}
+
+/*
+ * Every version of that rollup's row that any snapshot of this session can see,
+ * and those that others are about to commit; NIL where one of our snapshots may
+ * be older than the rollup.
+ *
+ * What a snapshot of ours can see cannot be vacuumed away.  And where one of
+ * the versions is older than all that our snapshots take for running, each of
+ * them sees it, or a later one.
+ */
+List *
+dr_catalog_find_versions(Oid live)
+{
+	Relation	rel = table_open(dr_catalog_table("rollups"), AccessShareLock);
+	SnapshotData snapshot;
+	ScanKeyData key;
+	SysScanDesc desc;
+	HeapTuple	tuple;
+	List	   *found = NIL;
+	bool		seen_by_all = false;
+
+	InitNonVacuumableSnapshot(snapshot, GlobalVisTestFor(rel));
+	ScanKeyInit(&key, Anum_live, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(live));
+	desc = systable_beginscan(rel, InvalidOid, false, &snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(desc)))
+	{
+		found = lappend(found, rollup_from_tuple(tuple, RelationGetDescr(rel)));
+		if (TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data), TransactionXmin))
+			seen_by_all = true;
+	}
+	systable_endscan(desc);
+	table_close(rel, AccessShareLock);
+	return seen_by_all ? found : NIL;
 }
 
 DrRollup *

@@ -85,6 +85,7 @@ typedef struct DrRun
 } DrRun;
 
 extern DrRollup *dr_catalog_find(Oid live, Snapshot snapshot);
+extern List *dr_catalog_find_versions(Oid live);
 extern DrRollup *dr_catalog_find_id(int32 id);
 extern List *dr_catalog_all(void);
 extern DrRollup *dr_catalog_owned(Oid live);

@@ -21,14 +21,19 @@
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/pathnodes.h"
+#include "nodes/supportnodes.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
 #include "boundary.h"
 #include "catalog.h"
+#include "compat.h"
 #include "identity.h"
 #include "plans.h"
 #include "query.h"
@@ -142,12 +147,124 @@ return_row(ReturnSetInfo *result)
 	tuplestore_putvalues(result->setResult, desc, values, nulls);
 }
 
+/* ------------------------------------------------------------ the tail's start */
+
+/* Where the tail begins, by this version of the rollup's row; false: there is
+ * none. */
+static bool
+tail_from(const DrRollup *rollup, DrTimeKind kind, Datum *from)
+{
+	if (rollup != NULL &&
+		(rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW))
+		return false;
+	*from = rollup == NULL || !counts(rollup) ? dr_boundary_minus_infinity(kind) :
+		dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone), rollup->watermark);
+	return true;
+}
+
+/*
+ * The floor: a constant in the plan, at or below each start of the tail that a
+ * snapshot which uses the plan can see.  The planner leaves out partitions
+ * below it; how many rows are read the start alone decides, which the snapshot
+ * sees itself.
+ *
+ * So it is the least start of all versions of the rollup's row that snapshots
+ * of this session can see, an older one than the planner's own included.  Versions
+ * that come later send an invalidation of the source, and the plan is made anew.
+ * Between planning and execution, W might still fall: a partition is truncated
+ * that the plan has no lock on.  That is noticed at execution, by the snapshot
+ * that reads the source.
+ *
+ * The floor stands in a plan twice: where it is relied on, and where it is
+ * verified.  The latter must not be the lower one, so the former is what the
+ * latter has remembered.
+ */
+typedef struct Floor
+{
+	Oid			live;			/* hash key */
+	LocalTransactionId lxid;
+	const void *planning;		/* whose it is */
+	Datum		value;			/* by value, for each of the three types */
+} Floor;
+
+static HTAB *floors = NULL;
+
+static void
+init_floors(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(Floor)};
+
+	floors = hash_create("dailyrollup floors", 16, &ctl, HASH_ELEM | HASH_BLOBS);
+}
+
+/* In state shadow a promote gives live the shadow's watermark, which readers
+ * need not notice. */
+static bool
+least_start_of(const DrRollup *rollup, DrTimeKind kind, Datum *from)
+{
+	if (rollup->state == DR_STATE_SHADOW && rollup->has_shadow_watermark)
+	{
+		*from = dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone),
+								  rollup->shadow_watermark);
+		return true;
+	}
+	return tail_from(rollup, kind, from);
+}
+
+static Datum
+least_start(Oid live, DrTimeKind kind)
+{
+	List	   *versions = dr_catalog_find_versions(live);
+	Datum		least = versions == NIL ? dr_boundary_minus_infinity(kind) :
+		dr_boundary_infinity(kind);
+	ListCell   *cell;
+
+	foreach(cell, versions)
+	{
+		Datum		from;
+
+		if (least_start_of(lfirst(cell), kind, &from) &&
+			dr_boundary_precedes(kind, from, least))
+			least = from;
+	}
+	return least;
+}
+
+/* The floor of what is planned now. */
+static Datum
+find_floor(Oid live, DrTimeKind kind, const void *planning, bool verified)
+{
+	Floor	   *known;
+	bool		found;
+	Datum		value;
+
+	if (floors == NULL)
+		init_floors();
+	known = hash_search(floors, &live, HASH_FIND, NULL);
+	if (known != NULL && (known->planning != planning || known->lxid != dr_my_lxid()))
+		known = NULL;
+	if (!verified)
+		return known != NULL ? known->value : dr_boundary_minus_infinity(kind);
+
+	value = least_start(live, kind);
+	if (known != NULL && dr_boundary_precedes(kind, known->value, value))
+		value = known->value;
+	known = hash_search(floors, &live, HASH_ENTER, &found);
+	known->planning = planning;
+	known->lxid = dr_my_lxid();
+	known->value = value;
+	return value;
+}
+
 /* --------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_live_counts);
 PG_FUNCTION_INFO_V1(dailyrollup_live_is_left_alone);
 PG_FUNCTION_INFO_V1(dailyrollup_marks_that_count);
 PG_FUNCTION_INFO_V1(dailyrollup_tail_from);
+PG_FUNCTION_INFO_V1(dailyrollup_w_floor);
+PG_FUNCTION_INFO_V1(dailyrollup_w_floor_support);
+PG_FUNCTION_INFO_V1(dailyrollup_floor_holds);
 PG_FUNCTION_INFO_V1(dailyrollup_current_row);
 
 /* Does live's content count, by the caller's snapshot? */
@@ -181,16 +298,67 @@ dailyrollup_marks_that_count(PG_FUNCTION_ARGS)
 Datum
 dailyrollup_tail_from(PG_FUNCTION_ARGS)
 {
-	DrTimeKind	kind = dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid));
-	DrRollup   *rollup = seen(PG_GETARG_OID(0));
+	Datum		from;
 
-	if (rollup != NULL &&
-		(rollup->state == DR_STATE_OFF || rollup->state == DR_STATE_SHADOW))
+	if (!tail_from(seen(PG_GETARG_OID(0)),
+				   dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid)), &from))
 		PG_RETURN_NULL();
-	if (rollup == NULL || !counts(rollup))
-		PG_RETURN_DATUM(dr_boundary_minus_infinity(kind));
-	PG_RETURN_DATUM(dr_boundary_datum(kind, dr_boundary_zone(rollup->time_zone),
-									  rollup->watermark));
+	PG_RETURN_DATUM(from);
+}
+
+/* The floor where no planner has put one: none. */
+Datum
+dailyrollup_w_floor(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(dr_boundary_minus_infinity(
+						dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid))));
+}
+
+/* Planner support: the floor as a constant. */
+Datum
+dailyrollup_w_floor_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	PlannerInfo *root;
+	FuncExpr   *call;
+	Const	   *live;
+	Const	   *verified;
+	Datum		value;
+	int16		len;
+	bool		byval;
+
+	if (!IsA(request, SupportRequestSimplify))
+		PG_RETURN_POINTER(NULL);
+	root = ((SupportRequestSimplify *) request)->root;
+	call = ((SupportRequestSimplify *) request)->fcall;
+	live = linitial(call->args);
+	verified = lsecond(call->args);
+	if (root == NULL || !ActiveSnapshotSet() ||
+		!IsA(live, Const) || live->constisnull || !IsA(verified, Const) || verified->constisnull)
+		PG_RETURN_POINTER(NULL);
+
+	value = find_floor(DatumGetObjectId(live->constvalue), dr_boundary_kind(call->funcresulttype),
+					   root->glob, DatumGetBool(verified->constvalue));
+	get_typlenbyval(call->funcresulttype, &len, &byval);
+	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid, len, value, false, byval));
+}
+
+/* Is the tail, by the caller's snapshot, what the plan takes it for? */
+Datum
+dailyrollup_floor_holds(PG_FUNCTION_ARGS)
+{
+	DrTimeKind	kind = dr_boundary_kind(get_fn_expr_argtype(fcinfo->flinfo, 1));
+	Oid			live = PG_GETARG_OID(0);
+	Datum		from;
+
+	if (tail_from(seen(live), kind, &from) &&
+		dr_boundary_precedes(kind, from, PG_GETARG_DATUM(1)))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the watermark of rollup \"%s\" went back after the query was planned",
+						dr_catalog_name(live)),
+				 errhint("Try the query again.")));
+	PG_RETURN_BOOL(true);
 }
 
 /*

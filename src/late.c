@@ -330,14 +330,6 @@ mark_span(const DrRollup *rollup, const DrDefinition *def, Oid relation, const S
 	return rows;
 }
 
-static bool
-is_before(DrTimeKind kind, Datum time, Datum threshold)
-{
-	if (kind == DR_TIME_DATE)
-		return DatumGetDateADT(time) < DatumGetDateADT(threshold);
-	return DatumGetTimestamp(time) < DatumGetTimestamp(threshold);
-}
-
 /*
  * Mark the keys of a leaf row by row.  Reads the table itself, as the source's
  * owner may read it through the source.
@@ -363,7 +355,7 @@ mark_leaf(const DrRollup *rollup, Oid leaf, const Span *span)
 		CHECK_FOR_INTERRUPTS();
 		dr_event_read(plans, slot, values, nulls);
 		if (!nulls[0] &&
-			(!span->bounded || is_before(plans->def->time_kind, values[0], span->end)))
+			(!span->bounded || dr_boundary_precedes(plans->def->time_kind, values[0], span->end)))
 			dr_late_mark_event(plans, values, nulls, span->dirties);
 	}
 	dr_identity_leave_sql(&before);
@@ -425,7 +417,7 @@ dr_late_mark_attached(const DrRollup *rollup, Oid partition)
 bool
 dr_late_is_late(const DrPlans *plans, Datum time)
 {
-	return is_before(plans->def->time_kind, time, dr_late_threshold(plans->live));
+	return dr_boundary_precedes(plans->def->time_kind, time, dr_late_threshold(plans->live));
 }
 
 /* How many keys wait, counted up to the limit; the caller works as the owner

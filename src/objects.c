@@ -133,7 +133,7 @@ append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *roll
 {
 	appendStringInfo(buf,
 					 "SELECT %s FROM ONLY %s l"
-					 " WHERE (SELECT dailyrollup._live_counts(%s)) AND %s",
+					 " WHERE dailyrollup._live_counts(%s) AND %s",
 					 dr_phrase_columns(def, "l", true, true), dr_phrase_relation(rollup->live),
 					 live_literal,
 					 dr_phrase_unmarked(def, rollup->marks, rollup->key_type,
@@ -141,15 +141,19 @@ append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *roll
 										dr_phrase_live_key(def, "l")));
 }
 
-/* The tail since W, without the marked keys; no tail where live ends now. */
+/*
+ * The tail since W, without the marked keys; no tail where live ends now.  The
+ * floor is for the planner, who leaves out partitions below it.
+ */
 static void
 append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				const char *live_literal)
 {
+	const char *type = dr_boundary_type_name(def->time_kind);
 	DrScope		scope = {
 		.relation = def->source,
-		.lower = psprintf("(SELECT dailyrollup._tail_from_%s(%s))",
-						  dr_boundary_type_name(def->time_kind), live_literal)
+		.floor = psprintf("dailyrollup._w_floor_%s(%s, false)", type, live_literal),
+		.lower = psprintf("(SELECT dailyrollup._tail_from_%s(%s))", type, live_literal)
 	};
 
 	appendStringInfo(buf, "SELECT %s FROM (%s) t WHERE %s",
@@ -160,7 +164,8 @@ append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 										dr_phrase_live_key(def, "t")));
 }
 
-/* Each marked key, from its whole history. */
+/* Each marked key, from its whole history.  It comes first, for it verifies the
+ * floor that the tail's plan relies on. */
 static void
 append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				  const char *live_literal)
@@ -178,10 +183,12 @@ append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollu
 					 " (SELECT m.* FROM %s m WHERE m.plain"
 					 " UNION ALL SELECT m.* FROM %s m WHERE NOT m.plain) m"
 					 " WHERE m.dirties = %s) m,"
-					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, %s) r",
+					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, %s) r"
+					 " WHERE dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true))",
 					 keys, dr_phrase_relation(rollup->marks),
 					 dr_phrase_relation(rollup->marks), kind_of_marks(live_literal), live_literal,
-					 dr_phrase_relation(rollup->definition), keys);
+					 dr_phrase_relation(rollup->definition), keys, live_literal,
+					 dr_boundary_type_name(def->time_kind), live_literal);
 }
 
 char *
@@ -195,7 +202,7 @@ dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
 
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "CREATE VIEW %s AS SELECT %s FROM ONLY %s l"
-					 " WHERE (SELECT dailyrollup._live_is_left_alone(%s)) UNION ALL SELECT ",
+					 " WHERE dailyrollup._live_is_left_alone(%s) UNION ALL SELECT ",
 					 view, dr_phrase_columns(def, "l", true, true),
 					 dr_phrase_relation(rollup->live), live_literal);
 	for (int i = 0; i < def->ncolumns; i++)
@@ -207,11 +214,11 @@ dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
 					psprintf("%s AS %s", dr_phrase_merged(def, column, "u"), name));
 	}
 	appendStringInfoString(&buf, " FROM (");
+	append_marked_leg(&buf, def, rollup, live_literal);
+	appendStringInfoString(&buf, " UNION ALL ");
 	append_settled_leg(&buf, def, rollup, live_literal);
 	appendStringInfoString(&buf, " UNION ALL ");
 	append_tail_leg(&buf, def, rollup, live_literal);
-	appendStringInfoString(&buf, " UNION ALL ");
-	append_marked_leg(&buf, def, rollup, live_literal);
 	appendStringInfo(&buf, ") u(%s) GROUP BY %s",
 					 dr_phrase_columns(def, NULL, true, true),
 					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));

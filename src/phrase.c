@@ -420,6 +420,8 @@ append_source(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 	appendStringInfo(buf, " FROM %s%s s WHERE s.%s IS NOT NULL",
 					 def->partitioned ? "" : "ONLY ",
 					 dr_phrase_relation(scope->relation), time);
+	if (scope->floor)
+		appendStringInfo(buf, " AND s.%s >= %s", time, scope->floor);
 	if (scope->lower)
 		appendStringInfo(buf, " AND s.%s >= %s", time, scope->lower);
 	if (scope->upper)

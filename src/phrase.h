@@ -18,6 +18,7 @@
 typedef struct DrScope
 {
 	Oid			relation;		/* the source, or a part of it */
+	const char *floor;			/* SQL of a bound that the planner knows, or NULL */
 	const char *lower;			/* SQL of a bound, or NULL */
 	const char *upper;
 	const char *keys;			/* condition over e; NULL: every key */
