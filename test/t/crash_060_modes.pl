@@ -93,8 +93,13 @@ sub kill_backend
 	my $pid = $session->safe("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted;");
 
 	kill 'KILL', $pid;
-	# the postmaster ends all others and starts anew
+	# the postmaster ends all others, and only then starts anew
 	eval { $worker->answer; };
+	for (1 .. 500)
+	{
+		last if !eval { $session->safe('SELECT true;'); 1 };
+		sleep 0.02;
+	}
 	$node->poll_query_until('postgres', 'SELECT true');
 	connect_all();
 	return;
