@@ -140,6 +140,14 @@ prepare_winner(DrTally *tally, DrMeasure *measure)
 											 column->kind == DR_LATEST, CurrentMemoryContext);
 }
 
+/* Does the other column tell more than this one, or as much?  What is stored
+ * under a coalesce may be its constant, which without one is NULL. */
+static bool
+stores_enough(const DrColumn *other, const DrColumn *column)
+{
+	return other->otherwise == NULL || equal(other->otherwise, column->otherwise);
+}
+
 /* Is it a measure that is there already, or the greatest (least) of the times
  * that another one's winner was chosen by? */
 static bool
@@ -153,7 +161,8 @@ shares_state(const DrTally *tally, DrMeasure *measure)
 			continue;
 		if (other->column->aggregate == measure->column->aggregate &&
 			other->arg == measure->arg && other->at == measure->at &&
-			other->collation == measure->collation)
+			other->collation == measure->collation &&
+			stores_enough(other->column, measure->column))
 			measure->rule = RULE_SAME;
 		else if ((measure->rule == RULE_LARGER_INT64 || measure->rule == RULE_SMALLER_INT64) &&
 				 other->column->kind == chooser && other->at == measure->arg)

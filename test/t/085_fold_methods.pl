@@ -112,6 +112,8 @@ my $measures = 'k, count(*) AS n, count(v) AS nv, sum(v) AS sv, sum(large) AS sl
 	latest(v, ts) AS v, latest(label, ts) FILTER (WHERE label IS NOT NULL) AS label, max(ts) FILTER (WHERE label IS NOT NULL) AS label_at,
 	earliest(price, ts) AS price, min(ts) AS since, max(ts) AS seen, max(ts) AS once_more, bool_and(good) AS good, bool_or(good) FILTER (WHERE v > 500) AS some,
 	bit_or(v) AS bits, coalesce(sum(v) FILTER (WHERE v > 900), 0) AS much, coalesce(max(v) FILTER (WHERE v > 990), -1) AS most, count(v) FILTER (WHERE v > 990) AS nmost,
+	coalesce(sum(v) FILTER (WHERE v > 990), 0) AS shown, sum(v) FILTER (WHERE v > 990) AS shown_bare,
+	coalesce(latest(v, ts) FILTER (WHERE NOT good), -1) AS bad, latest(v, ts) FILTER (WHERE NOT good) AS bad_bare, max(ts) FILTER (WHERE NOT good) AS bad_at,
 	latest(v, large) AS by_large, max(large) AS large';
 
 for my $partitioned (0, 1)
