@@ -429,6 +429,21 @@ note_stored(const DrGather *gather, Fate *fate, ItemPointer place, Datum *values
 		fate->newest = instant_of(gather->def, values[gather->newest]);
 }
 
+/* Whoever knows the proof may have made the row up. */
+static void
+check_types(const DrGather *gather, TupleDesc desc)
+{
+	TupleDesc	expected = dr_digest_row_desc(gather->digest);
+	bool		same = desc->natts == expected->natts;
+
+	for (int i = 0; same && i < desc->natts; i++)
+		same = TupleDescAttr(desc, i)->atttypid == TupleDescAttr(expected, i)->atttypid;
+	if (!same)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("this is no row of the rollup")));
+}
+
 /* Live has a row at that place, and it is locked: its values stay.  (A row of
  * another key is locked where a trigger has changed the key.) */
 void
@@ -440,8 +455,7 @@ dr_gather_is_locked(DrGather *gather, ItemPointer place, HeapTuple row, TupleDes
 	bool	   *nulls = palloc(def->ncolumns * sizeof(bool));
 	DrEntry    *entry;
 
-	if (desc->natts != def->ncolumns)
-		elog(ERROR, "a row of live has %d columns", desc->natts);
+	check_types(gather, desc);
 	heap_deform_tuple(heap_copytuple(row), desc, values, nulls);
 	entry = entry_of_row(gather, values, nulls);
 	if (entry != NULL)

@@ -4,7 +4,7 @@ SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
-SELECT plan(17);
+SELECT plan(18);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (k text NOT NULL, d date NOT NULL, ts timestamptz NOT NULL, n int, o int);
@@ -97,6 +97,16 @@ BEGIN
 END $$;
 SELECT is(f.differing(), '', 'batches that overlap');
 SELECT cmp_ok((SELECT count(*) FROM f.plain), '>', 200::bigint, 'of all keys');
+
+-- the owner knows the proof, and makes up a row while the fold locks its own
+SELECT proof FROM dailyrollup.rollups WHERE live = 'f.plain'::regclass \gset
+CREATE FUNCTION f.make_up() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM dailyrollup._locked(TG_ARGV[0]::int8, '(0,1)', ROW(1, 2, now(), 3::int8, 4, 5::int8));
+  RETURN NEW;
+END $$;
+SELECT format('CREATE TRIGGER t BEFORE INSERT ON f.plain FOR EACH ROW EXECUTE FUNCTION f.make_up(%L)', :'proof') \gexec
+SELECT throws_ok($$INSERT INTO f.s VALUES ('a', '2026-02-01', '2026-02-01 01:00Z', 5, 1); SELECT rollup_fold()$$, '42804', 'this is no row of the rollup', 'a row of other types');
 
 DROP SCHEMA f CASCADE;
 SELECT * FROM finish();
