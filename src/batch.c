@@ -103,12 +103,16 @@ batch_of(const DrPlans *plans, bool backfill)
 /* A value that stands for itself: where it lies out of line in the source's
  * storage, the row or the table may be gone when it is read. */
 static Datum
-held_value(TupleDesc desc, int i, Datum value)
+held_value(DrBatch *batch, int i, Datum value)
 {
-	if (TupleDescAttr(desc, i)->attlen == -1 &&
-		VARATT_IS_EXTERNAL(DatumGetPointer(value)))
-		return PointerGetDatum(detoast_external_attr((struct varlena *) DatumGetPointer(value)));
-	return value;
+	struct varlena *held;
+
+	if (TupleDescAttr(batch->desc, i)->attlen != -1 ||
+		!VARATT_IS_EXTERNAL(DatumGetPointer(value)))
+		return value;
+	held = detoast_external_attr((struct varlena *) DatumGetPointer(value));
+	batch->held += VARSIZE_ANY(held);
+	return PointerGetDatum(held);
 }
 
 /* Take an event: one that was inserted, or what an update or a delete has met
@@ -128,7 +132,7 @@ dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 
 	memcpy(isnull, nulls, n * sizeof(bool));
 	for (int i = 0; i < n; i++)
-		values[i] = nulls[i] ? (Datum) 0 : held_value(batch->desc, i, event[i]);
+		values[i] = nulls[i] ? (Datum) 0 : held_value(batch, i, event[i]);
 	values[n] = BoolGetDatum(added);
 	isnull[n] = false;
 	tuplestore_putvalues(batch->rows, batch->desc, values, isnull);
@@ -150,6 +154,7 @@ append_rows(DrBatch *to, DrBatch *from)
 	ExecDropSingleTupleTableSlot(slot);
 	to->touches |= from->touches;
 	to->count += from->count;
+	to->held += from->held;
 	MemoryContextSwitchTo(before);
 }
 

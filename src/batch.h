@@ -25,6 +25,7 @@ typedef struct DrBatch
 	SubTransactionId folded_in; /* InvalidSubTransactionId: not folded */
 	bool		touches;		/* some were changed or deleted */
 	int64		count;
+	int64		held;			/* bytes that the source stores out of line */
 	TupleDesc	desc;			/* the events' columns, then DR_FOLDING_ADDED */
 	Tuplestorestate *rows;
 } DrBatch;

@@ -45,9 +45,6 @@
 /* Keys are split into no more parts; a larger part takes the memory it needs. */
 #define MAX_PARTS		65536
 
-/* Rows between two looks at the memory that is used. */
-#define MEMORY_ROWS		256
-
 #define ROOM			4096
 
 /* Of a key with a fresh row. */
@@ -107,7 +104,6 @@ struct DrContent
 	/* the part at hand */
 	uint32		part;
 	uint32		nparts;
-	uint64		nrows;
 	DrKeyTable *fresh;
 	DrKeyTable *others;			/* stored keys without a fresh row */
 	DrEntry    *changed;
@@ -194,7 +190,6 @@ begin_part(DrContent *content, uint32 part, uint32 nparts)
 	memset(&content->surplus, 0, sizeof(Places));
 	content->part = part;
 	content->nparts = nparts;
-	content->nrows = 0;
 	content->fresh = dr_keytable_create(content->part_context, sizeof(State));
 	content->others = dr_keytable_create(content->part_context, 0);
 	content->changed = NULL;
@@ -207,13 +202,6 @@ fits(const DrContent *content)
 	return content->nparts == MAX_PARTS ||
 		dr_keytable_memory(content->fresh) + dr_keytable_memory(content->others) +
 		content->surplus.room * sizeof(ItemPointerData) <= content->limit;
-}
-
-/* Does the part still fit, by a look now and then? */
-static bool
-seems_to_fit(DrContent *content)
-{
-	return ++content->nrows % MEMORY_ROWS != 0 || fits(content);
 }
 
 static void
@@ -358,7 +346,7 @@ receive_slot(TupleTableSlot *slot, DestReceiver *self)
 	add_fresh(content, slot);
 	MemoryContextSwitchTo(before);
 	MemoryContextReset(content->row_context);
-	return seems_to_fit(content);
+	return fits(content);
 }
 
 static void
@@ -399,7 +387,7 @@ walk(DrContent *content)
 		CHECK_FOR_INTERRUPTS();
 		look_at_stored(content);
 		MemoryContextReset(content->row_context);
-		goes_on = seems_to_fit(content);
+		goes_on = fits(content);
 	}
 	MemoryContextSwitchTo(before);
 	ExecClearTuple(content->slot);
@@ -564,12 +552,28 @@ are_keys_plain(const DrDefinition *def)
 	return true;
 }
 
+/* Bytes of the table, with what is stored out of line. */
+static Size
+size_of(Relation table)
+{
+	Size		blocks = RelationGetNumberOfBlocks(table);
+	Relation	toast;
+
+	if (OidIsValid(table->rd_rel->reltoastrelid))
+	{
+		toast = table_open(table->rd_rel->reltoastrelid, AccessShareLock);
+		blocks += RelationGetNumberOfBlocks(toast);
+		table_close(toast, AccessShareLock);
+	}
+	return blocks * BLCKSZ;
+}
+
 /* Has the table the query's columns, and a size that memory is for? */
 static bool
 suits(const DrDefinition *def, Relation table)
 {
 	return dr_content_has_columns(def, table, false) &&
-		RelationGetNumberOfBlocks(table) / MAX_SIZE <= get_hash_memory_limit() / BLCKSZ;
+		size_of(table) / MAX_SIZE <= get_hash_memory_limit();
 }
 
 /*
@@ -607,7 +611,7 @@ dr_content_prepare(const DrDefinition *def, Relation table, Relation fresh)
 	content->row_context = AllocSetContextCreate(context, "dailyrollup row",
 												 ALLOCSET_DEFAULT_SIZES);
 	content->limit = get_hash_memory_limit();
-	content->expected = fresh == NULL ? 0 : (Size) RelationGetNumberOfBlocks(fresh) * BLCKSZ;
+	content->expected = fresh == NULL ? 0 : size_of(fresh);
 	content->key.bytes = palloc(content->key.room = ROOM);
 	content->image.bytes = palloc(content->image.room = ROOM);
 	init_columns(&content->keys, def->nkeys);

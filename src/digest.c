@@ -424,9 +424,12 @@ add_batch(DrDigest *digest)
 	else
 	{
 		find_candidates(digest);
-		for (int i = 0; i < digest->nrows; i++)
+		for (int i = 0; i < digest->nrows && !pass->overflows; i++)
+		{
 			add_row(digest, entry_of(digest, &digest->rows[i]), &digest->rows[i]);
-		pass->overflows = dr_keytable_memory(pass->table) > digest->limit;
+			dr_tally_relieve(digest->tally);
+			pass->overflows = dr_keytable_memory(pass->table) > digest->limit;
+		}
 	}
 	MemoryContextSwitchTo(before);
 	end_batch(digest);

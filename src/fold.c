@@ -18,6 +18,7 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "executor/nodeHash.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -308,6 +309,7 @@ fold_in_memory(DrPlans *plans, const DrBatch *batch)
 	DrGather   *gather;
 
 	if (batch->touches || batch->count > ROWS_OF_KEPT_PLAN ||
+		batch->held > get_hash_memory_limit() ||
 		!dr_phrase_duplicates_possible(plans->def))
 		return false;
 	gather = dr_gather_begin(plans->def, plans->rollup, batch->rows, batch->desc);

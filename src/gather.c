@@ -23,6 +23,7 @@
 #include "access/htup_details.h"
 #include "access/tupdesc.h"
 #include "catalog/pg_type.h"
+#include "executor/nodeHash.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -74,6 +75,7 @@ struct DrGather
 	Event	   *events;
 	int			nevents;
 	int			room;			/* for events, and entries */
+	Size		stored;			/* bytes of live's rows */
 };
 
 static Fate *
@@ -444,8 +446,11 @@ check_types(const DrGather *gather, TupleDesc desc)
 				 errmsg("this is no row of the rollup")));
 }
 
-/* Live has a row at that place, and it is locked: its values stay.  (A row of
- * another key is locked where a trigger has changed the key.) */
+/*
+ * Live has a row at that place, and it is locked: its values stay.  Where there
+ * are too many of them, the key is computed again.  (A row of another key is
+ * locked where a trigger has changed the key.)
+ */
 void
 dr_gather_is_locked(DrGather *gather, ItemPointer place, HeapTuple row, TupleDesc desc)
 {
@@ -453,13 +458,22 @@ dr_gather_is_locked(DrGather *gather, ItemPointer place, HeapTuple row, TupleDes
 	MemoryContext before = MemoryContextSwitchTo(gather->context);
 	Datum	   *values = palloc(def->ncolumns * sizeof(Datum));
 	bool	   *nulls = palloc(def->ncolumns * sizeof(bool));
+	HeapTuple	copy = heap_copytuple(row);
 	DrEntry    *entry;
 
 	check_types(gather, desc);
-	heap_deform_tuple(heap_copytuple(row), desc, values, nulls);
+	heap_deform_tuple(copy, desc, values, nulls);
 	entry = entry_of_row(gather, values, nulls);
-	if (entry != NULL)
+	gather->stored += row->t_len;
+	if (entry != NULL && gather->stored <= get_hash_memory_limit())
 		note_stored(gather, fate_of(gather, entry), place, values, nulls);
+	else
+	{
+		if (entry != NULL)
+			entry->again = true;
+		gather->stored -= row->t_len;
+		heap_freetuple(copy);
+	}
 	MemoryContextSwitchTo(before);
 }
 

@@ -54,6 +54,7 @@ struct DrRivals
 	bool	   *nulls;
 	SortSupport order;
 	FmgrInfo	compare_images;
+	MemoryContext scratch;		/* of one comparison */
 };
 
 /* ------------------------------------------------------------- preparation */
@@ -92,6 +93,8 @@ dr_rivals_make(const DrDefinition *def, TupleDesc events)
 
 	rivals->def = def;
 	rivals->context = CurrentMemoryContext;
+	rivals->scratch = AllocSetContextCreate(CurrentMemoryContext, "dailyrollup rivals",
+											ALLOCSET_DEFAULT_SIZES);
 	rivals->desc = BlessTupleDesc(events);
 	rivals->kinds = dr_pack_kinds(events);
 	rivals->leaves = hash_create("dailyrollup leaves", 16, &ctl,
@@ -214,10 +217,8 @@ compare_images(DrRivals *rivals, Datum *values, bool *nulls)
 									   heap_copy_tuple_as_datum(earlier, rivals->desc)));
 }
 
-/* Which of two rows counts, this one (< 0) or the earlier one; 0: they are the
- * same. */
 static int
-compare(DrRivals *rivals, Datum *values, bool *nulls)
+compare_rows(DrRivals *rivals, Datum *values, bool *nulls)
 {
 	const DrDefinition *def = rivals->def;
 
@@ -233,6 +234,19 @@ compare(DrRivals *rivals, Datum *values, bool *nulls)
 			return result;
 	}
 	return compare_images(rivals, values, nulls) < 0 ? -1 : 1;
+}
+
+/* Which of two rows counts, this one (< 0) or the earlier one; 0: they are the
+ * same. */
+static int
+compare(DrRivals *rivals, Datum *values, bool *nulls)
+{
+	MemoryContext before = MemoryContextSwitchTo(rivals->scratch);
+	int			result = compare_rows(rivals, values, nulls);
+
+	MemoryContextSwitchTo(before);
+	MemoryContextReset(rivals->scratch);
+	return result;
 }
 
 /*

@@ -20,6 +20,9 @@
 
 #include "compat.h"
 
+/* Bytes that a batch may leave until its end. */
+#define MUCH		(1024 * 1024)
+
 Size
 dr_tally_state_size(const DrTally *tally)
 {
@@ -164,6 +167,15 @@ void
 dr_tally_forget(DrTally *tally)
 {
 	ResetExprContext(tally->econtext);
+}
+
+/* The same, in the midst of a batch, where much has come together: values that
+ * are stored out of line, and were read. */
+void
+dr_tally_relieve(DrTally *tally)
+{
+	if (MemoryContextMemAllocated(tally->econtext->ecxt_per_tuple_memory, false) > MUCH)
+		dr_tally_forget(tally);
 }
 
 /* -------------------------------------------------------------- the states */

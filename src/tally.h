@@ -30,6 +30,7 @@ extern void dr_tally_read_key(DrTally *tally, const Datum *event, const bool *nu
 extern void dr_tally_read(DrTally *tally, const Datum *event, const bool *nulls,
 						  DrTallyRow *row);
 extern void dr_tally_forget(DrTally *tally);
+extern void dr_tally_relieve(DrTally *tally);
 extern void dr_tally_add(DrTally *tally, DrKeyTable *table, DrEntry *entry,
 						 const DrTallyRow *row);
 extern bool dr_tally_replace(DrTally *tally, DrKeyTable *table, DrEntry *entry,

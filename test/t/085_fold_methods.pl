@@ -180,5 +180,42 @@ my ($code, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELEC
 like($err, qr/23514.*violates check constraint "few"/, 'a CHECK refuses');
 is((psql("SELECT rollup_watermark('plain_live') = '2026-01-04' AND max(n) = $most FROM plain_live"))[0], 't', 'and nothing has changed');
 
+# values that are stored out of line: what is read of them goes with its row
+SKIP:
+{
+	skip 'no /proc', 7 unless -r '/proc/self/status';
+	$node->append_conf('postgresql.conf', 'shared_buffers = 8MB');
+	$node->restart;
+	psql("SET client_min_messages = warning; CREATE FUNCTION peak() RETURNS int LANGUAGE sql AS \$\$ SELECT substring(pg_read_file('/proc/' || pg_backend_pid() || '/status') from 'VmHWM:\\s*([0-9]+) kB')::int / 1024 \$\$;
+		CREATE TABLE wide (k text NOT NULL, ts timestamptz NOT NULL, label text, id int);
+		CREATE INDEX ON wide (k, ts);
+		ALTER TABLE wide ALTER label SET STORAGE EXTERNAL;
+		INSERT INTO wide SELECT 'k' || i % 3, '2026-01-01'::timestamptz + i / 2 * 3 * interval '1 s', repeat(chr(97 + i % 26), 1000000), 0 FROM generate_series(1, 160) i;
+		CREATE TABLE many (LIKE wide INCLUDING ALL);
+		INSERT INTO many SELECT 'k' || i, ts, label, id FROM (SELECT row_number() OVER () AS i, w.* FROM wide w) w;");
+	my $sql = sub {
+		my ($source, $mode) = @_;
+		"SET client_min_messages = error; SELECT rollup_create('${source}_$mode', 'SELECT k, count(*) AS n, max(ts) AS ts, latest(label, ts) AS l, max(label) AS m FROM $source GROUP BY k',
+			time_column => 'ts', dedup_by => '{k,ts}', dedup_order => '{id}', mode => '$mode');";
+	};
+	my $peak = sub {
+		my ($what, $do) = @_;
+		my ($out) = psql("SET client_min_messages = error; SELECT 'peak', peak(); $do; SELECT 'peak', peak();");
+		my ($before, $after) = $out =~ /^peak\|(\d+)$/mg;
+		cmp_ok($after - $before, '<', 90, "wide values, $what: memory");
+	};
+
+	$peak->('few keys', $sql->('wide', 'on') . "SELECT rollup_refresh('wide_on', '2026-01-02')");
+	$peak->('many keys', $sql->('many', 'on') . "SELECT rollup_refresh('many_on', '2026-01-02')");
+	psql($sql->('many', 'shadow') . "CALL rollup_run('many_shadow')");
+	$peak->('a promote', "SELECT rollup_promote('many_shadow')");
+	is((psql("SELECT differs('wide_on') + differs('many_on') + differs('many_shadow')"))[0], 0, 'wide values: exact');
+	psql("SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text IN ('wide_on', 'many_on', 'many_shadow')");
+	psql($sql->('wide', 'off') . $sql->('many', 'off') . "CALL rollup_run('wide_off'); CALL rollup_run('many_off');");
+	$peak->('a fold of them', "INSERT INTO wide SELECT k, ts + interval '1 day', label, 0 FROM wide");
+	$peak->('a fold into them', "INSERT INTO many SELECT k, ts + interval '1 day', 'x', 0 FROM many");
+	is((psql("SELECT (SELECT count(*) FROM rollup_verify('wide_off')) + (SELECT count(*) FROM rollup_verify('many_off'))"))[0], 0, 'wide values: exact');
+}
+
 $node->stop;
 done_testing();
