@@ -24,12 +24,14 @@
 #include "digest.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
 #include "compat.h"
@@ -107,6 +109,7 @@ struct DrDigest
 	DrTallyRow *earlier;
 
 	Pass	   *pass;
+	bool		failed;			/* what it had is gone with a subtransaction */
 };
 
 /* ------------------------------------------------------------- preparation */
@@ -612,12 +615,64 @@ pass_over(DrDigest *digest, const Rows *rows, int level, DrKeyTable **whole,
 		return true;
 	}
 	if (level == MAX_LEVEL)
+	{
+		elog(DEBUG1, "dailyrollup: the rows of a key do not fit into memory");
 		return false;
+	}
 	elog(DEBUG1, "dailyrollup: keys of level %d do not fit into memory, and are split into %d parts",
 		 level, PARTS);
 	pass = try_pass(digest, rows, level, true);
 	done = pass_over_parts(digest, pass, result);
 	forget_pass(pass);
+	return done;
+}
+
+/* What was read of the source goes with the subtransaction that has read it. */
+static void
+leave_source(DrDigest *digest)
+{
+	if (digest->rivals != NULL)
+		dr_rivals_end(digest->rivals);
+	forget_snapshot(digest);
+}
+
+/*
+ * The same, where an expression may fail for a row that does not count, for
+ * another row of its event does.  A statement does not evaluate it; so false,
+ * and the statement tells whether it fails there, too.
+ */
+static bool
+try_to_pass_over(DrDigest *digest, const Rows *rows, DrDigested *result)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool done = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		done = pass_over(digest, rows, 0, &result->whole, result);
+		leave_source(digest);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		elog(DEBUG1, "dailyrollup: rows that may not count: %s", error->message);
+		FreeErrorData(error);
+		digest->failed = true;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
 	return done;
 }
 
@@ -669,8 +724,9 @@ dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
 /*
  * Compute the query over the rows that the statement returns: where duplicates
  * are looked for, the place and the table of each, and the columns of its
- * event.  False, and nothing is returned, where the rows of a few keys need
- * more memory than there is.
+ * event.  False, and nothing is returned, where a statement must compute it:
+ * the rows of a few keys need more memory than there is, or an expression has
+ * failed.
  */
 bool
 dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds, DrDigested *result)
@@ -688,7 +744,8 @@ dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds, DrDigeste
 	memset(result, 0, sizeof(DrDigested));
 	result->rows = tuplestore_begin_heap(false, false, work_mem);
 	result->again = tuplestore_begin_heap(true, false, work_mem);
-	if (pass_over(digest, &rows, 0, &result->whole, result))
+	if (digest->tally->may_fail ? try_to_pass_over(digest, &rows, result) :
+		pass_over(digest, &rows, 0, &result->whole, result))
 		return true;
 	tuplestore_end(result->rows);
 	tuplestore_end(result->again);
@@ -698,9 +755,10 @@ dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds, DrDigeste
 void
 dr_digest_end(DrDigest *digest)
 {
-	if (digest->rivals != NULL)
-		dr_rivals_end(digest->rivals);
-	forget_snapshot(digest);
-	dr_tally_end(digest->tally);
+	if (!digest->failed)
+	{
+		leave_source(digest);
+		dr_tally_end(digest->tally);
+	}
 	MemoryContextDelete(digest->context);
 }

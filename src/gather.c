@@ -16,7 +16,8 @@
  * is asked for the others alone, and for a key that live did not have the row
  * is right as it was proposed.
  *
- * It serves where digest.c does, for keys without a NULL.
+ * It serves where digest.c does, for keys without a NULL, and where no expression
+ * may fail for a row that an old one turns out to beat.
  */
 #include "gather.h"
 
@@ -232,6 +233,11 @@ dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate
 
 	if (digest == NULL)
 		return NULL;
+	if (dr_digest_tally(digest)->may_fail)	/* for a row that an old one beats */
+	{
+		dr_digest_end(digest);
+		return NULL;
+	}
 	gather = palloc0(sizeof(DrGather));
 	gather->def = def;
 	gather->context = CurrentMemoryContext;

@@ -256,7 +256,7 @@ digest_window(const DrDefinition *def, const Bounds *bounds, DrDigested *digeste
 		dr_digest_run(digest, dr_query_window(def, bounds->lower, bounds->upper, deduplicate),
 					  params_of(bounds), digested))
 		return digest;
-	elog(DEBUG1, "dailyrollup: the rows of a key do not fit into memory; a statement computes them");
+	elog(DEBUG1, "dailyrollup: rows were read in vain; a statement computes them");
 	dr_digest_end(digest);
 	return NULL;
 }

@@ -105,6 +105,7 @@ dr_rivals_make(const DrDefinition *def, TupleDesc events)
 	return rivals;
 }
 
+/* Close the tables; what was remembered of events is void then. */
 void
 dr_rivals_end(DrRivals *rivals)
 {
@@ -117,6 +118,7 @@ dr_rivals_end(DrRivals *rivals)
 		ExecDropSingleTupleTableSlot(leaf->slot);
 		table_close(leaf->rel, NoLock);
 	}
+	rivals->nleaves = 0;
 }
 
 /* ------------------------------------------------------------------- places */

@@ -14,6 +14,7 @@
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -344,6 +345,17 @@ is_guarded(const DrTally *tally)
 	return false;
 }
 
+/* Is there an expression, other than a key, that may raise an error?  A function
+ * that is no leak does not. */
+static bool
+may_fail(const DrTally *tally)
+{
+	for (int i = tally->def->nkeys; i < tally->ninputs; i++)
+		if (is_expression(tally, i) && contain_leaked_vars(tally->inputs[i].expr))
+			return true;
+	return false;
+}
+
 /*
  * NULL where the query cannot be computed row by row: "deduplicate" says
  * whether the rows of one event must be told from others.
@@ -372,6 +384,7 @@ dr_tally_prepare(const DrDefinition *def, bool deduplicate)
 										&def->columns[i]);
 	tally->where = find_input(tally, def->where);
 	tally->guarded = is_guarded(tally);
+	tally->may_fail = deduplicate && may_fail(tally);
 	if (possible)
 		return tally;
 	dr_tally_end(tally);

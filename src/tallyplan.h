@@ -82,6 +82,7 @@ typedef struct DrTally
 	DrInput	   *inputs;			/* the keys first */
 	int			where;			/* -1: none */
 	bool		guarded;		/* an expression under a condition */
+	bool		may_fail;		/* an expression, for a row of an event that does not count */
 	int			nmeasures;
 	DrMeasure  *measures;
 	Size		state_size;

@@ -155,6 +155,23 @@ refresh('told_by', 'hash', 'SET dailyrollup.fold_method = hash', memory => 1, sc
 make('told_where', 300, 5000, 'SELECT 100 / v AS k, count(*) AS n', dedup => 'v,ts', where => 'WHERE v > 0', by => 1);
 refresh('told_where', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0);
 
+# nor what another row of the event keeps from being evaluated, as the statement
+# does not; what fails there, fails
+make('beaten', 300, 5000, 'SELECT k, count(*) AS n, sum(100 / v) AS s', dedup => 'k,ts');
+psql("UPDATE beaten SET v = 5 WHERE v = 0 OR id < 0; INSERT INTO beaten SELECT k, part, ts, 0, large, price, label, good, id + 3000000 FROM beaten WHERE v > 0 AND random() < 0.3");
+refresh('beaten', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0, statement => 1);
+refresh('beaten', 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1, statement => 1);
+psql("SELECT rollup_alter('beaten_live', mode => 'off'); CALL rollup_run('beaten_live')");
+psql("INSERT INTO beaten SELECT k, part, ts, 0, large, price, label, good, id + 3000000 FROM beaten WHERE v > 0 LIMIT 10");
+is((psql("SELECT count(*) FROM rollup_verify('beaten_live')"))[0], 0, 'a row that fails and is beaten is folded on write');
+psql("SELECT rollup_alter('beaten_live', mode => 'on'); CALL rollup_run('beaten_live'); SELECT rollup_drop('beaten_live', true); $create{beaten} INSERT INTO beaten VALUES ('zero', 0, '2026-01-02 10:00', 0, 1, 1, 'x', true, 1)");
+{
+	my ($code, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSET dailyrollup.fold_method = hash; SELECT rollup_refresh('beaten_live', '2026-01-03');");
+	like($err, qr/22012.*division by zero/, 'one that counts fails the refresh');
+	psql("SET dailyrollup.fold_method = hash; UPDATE beaten SET v = 1 WHERE k = 'zero'; SELECT rollup_refresh('beaten_live', '2026-01-03'); SELECT rollup_refresh('beaten_live', '2026-01-06');");
+	is((psql("SELECT count(*) FROM rollup_verify('beaten_live')"))[0], 0, 'and does no more when it is gone');
+}
+
 # few keys of a large table are looked for one by one
 refresh('plain', 'auto', "SET work_mem = '64MB'", memory => 1, scan => 1);
 psql("INSERT INTO plain SELECT 'key ' || i, 0, '2026-01-05 10:00', 1, 1, 1, 'x', true, -i FROM generate_series(1, 20) i");
