@@ -314,7 +314,7 @@ dr_catalog_find(Oid live, Snapshot snapshot)
 /*
  * Every version of that rollup's row that any snapshot of this session can see,
  * and those that others are about to commit; NIL where one of our snapshots may
- * be older than the rollup.
+ * be older than the rollup, or a version cannot be read.
  *
  * What a snapshot of ours can see cannot be vacuumed away.  And where one of
  * the versions is older than all that our snapshots take for running, each of
@@ -336,6 +336,12 @@ dr_catalog_find_versions(Oid live)
 	desc = systable_beginscan(rel, InvalidOid, false, &snapshot, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(desc)))
 	{
+		/* a vacuum may have taken what a dead version has stored out of line */
+		if (HeapTupleHasExternal(tuple))
+		{
+			seen_by_all = false;
+			break;
+		}
 		found = lappend(found, rollup_from_tuple(tuple, RelationGetDescr(rel)));
 		if (TransactionIdPrecedes(HeapTupleHeaderGetXmin(tuple->t_data), TransactionXmin))
 			seen_by_all = true;
