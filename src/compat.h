@@ -15,6 +15,7 @@
 #include "storage/sinvaladt.h"
 
 #if PG_VERSION_NUM >= 170000
+#include "storage/procarray.h"
 #define dr_lock_held_by_me(tag, mode)	LockHeldByMe((tag), (mode), false)
 #define dr_my_lxid()			(MyProc->vxid.lxid)
 #define dr_proc_lxid(proc)		((proc)->vxid.lxid)
