@@ -381,7 +381,8 @@ $small->start;
 $small->safe_psql('postgres', "CREATE EXTENSION dailyrollup; $source");
 $small->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'dailyrollup worker'}) or die;
 my $taker = $small->background_psql('postgres');
-$taker->query_until(qr/taken/, "SET force_parallel_mode = on;\n\\echo taken\nSELECT pg_sleep(60);\n");
+my $force = $node->safe_psql('postgres', "SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
+$taker->query_until(qr/taken/, "SET $force = on;\n\\echo taken\nSELECT pg_sleep(60);\n");
 wait_for('postgres', q{count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'}, 'the last worker process is taken', $small);
 create('postgres', 'daily', ", mode => 'on'", $small);
 for (1 .. 300)
