@@ -39,7 +39,8 @@ CREATE TABLE dailyrollup.rollups (
 	proof pg_catalog.int8 NOT NULL,
 	failures pg_catalog.int4 NOT NULL DEFAULT 0,
 	last_error pg_catalog.text,
-	retry_at pg_catalog.timestamptz
+	retry_at pg_catalog.timestamptz,
+	epoch pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (vacuum_truncate = off);
 COMMENT ON TABLE dailyrollup.rollups IS 'a row per rollup: its relations, its settings, its state and watermark; written by the library alone';
 COMMENT ON COLUMN dailyrollup.rollups.live IS 'the table that readers use, a row per key';
@@ -47,7 +48,7 @@ COMMENT ON COLUMN dailyrollup.rollups.source IS 'the event table';
 COMMENT ON COLUMN dailyrollup.rollups.current_view IS 'the view that is exact through now';
 COMMENT ON COLUMN dailyrollup.rollups.events IS 'view: the deduplicated source, the columns used alone, the time column first';
 COMMENT ON COLUMN dailyrollup.rollups.definition IS 'view: the defining query over events';
-COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof, with what it dirties (d: the table that the daily refresh keeps, l: live where rows are folded on write) and with the beginning of the transaction that wrote it';
+COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof, with what it dirties (d: the table that the daily refresh keeps, l: live where rows are folded on write), with the beginning of the transaction that wrote it, and, where the row may be merged, with the epoch and the row: e1 .. en, the columns of events';
 COMMENT ON COLUMN dailyrollup.rollups.key_type IS 'composite type of a key, k1 .. kn';
 COMMENT ON COLUMN dailyrollup.rollups.time_zone IS 'the zone whose midnights are boundaries';
 COMMENT ON COLUMN dailyrollup.rollups.delay IS 'how long after midnight a boundary falls due; NULL: the default';
@@ -65,6 +66,7 @@ COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_v
 COMMENT ON COLUMN dailyrollup.rollups.failures IS 'how many passes over the rollup have failed since the last one that did not';
 COMMENT ON COLUMN dailyrollup.rollups.last_error IS 'the message of the last failure; NULL: the last pass did not fail';
 COMMENT ON COLUMN dailyrollup.rollups.retry_at IS 'when the worker tries again; NULL: when something is due';
+COMMENT ON COLUMN dailyrollup.rollups.epoch IS 'counts how often the content came about in another way than by a fold: a late row that was marked in an earlier epoch may be in it already';
 
 CREATE TABLE dailyrollup.runs (
 	id pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

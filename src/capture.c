@@ -67,7 +67,8 @@ mark(DrPlans *plans, const Written *written)
 
 	dr_identity_enter_sql(plans->rollup->owner, &before);
 	for (int i = 0; i < written->n; i++)
-		dr_late_mark_event(plans, written->values[i], written->nulls[i], DR_DIRTIES_DAILY);
+		dr_late_mark_event(plans, written->values[i], written->nulls[i], DR_DIRTIES_DAILY,
+						   written->added);
 	dr_identity_leave_sql(&before);
 }
 

@@ -63,7 +63,8 @@ enum
 	Anum_failures,
 	Anum_last_error,
 	Anum_retry_at,
-	Natts_rollups = Anum_retry_at
+	Anum_epoch,
+	Natts_rollups = Anum_epoch
 };
 
 static const char *const state_names[] = {"new", "off", "shadow", "on"};
@@ -226,6 +227,7 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 	rollup->last_error = optional_text(v[Anum_last_error], null[Anum_last_error]);
 	if (!null[Anum_retry_at])
 		rollup->retry_at = DatumGetTimestampTz(v[Anum_retry_at]);
+	rollup->epoch = DatumGetInt64(v[Anum_epoch]);
 	rollup->owner = dr_catalog_relation_owner(rollup->live);
 	return rollup;
 }

@@ -48,6 +48,7 @@ typedef struct DrRollup
 	int			failures;		/* of passes, since one that did not fail */
 	char	   *last_error;		/* NULL: none */
 	TimestampTz retry_at;		/* 0: at once */
+	int64		epoch;			/* of the content of the table that is kept */
 	Oid			owner;			/* of live; not a column */
 } DrRollup;
 

@@ -108,6 +108,12 @@ dr_catalog_insert(const DrRollup *r)
 			   lengthof(types), types, values, nulls);
 }
 
+/*
+ * What a fold did not make may hold rows whose marks wait: from here on these
+ * marks ask for a recompute.
+ */
+#define NEXT_EPOCH	" epoch = epoch + 1"
+
 /* When a wish for a reseed is made: later than whatever does not fulfil it, even
  * if the clock was set back. */
 #define WISH_TIME \
@@ -129,22 +135,23 @@ dr_catalog_insert(const DrRollup *r)
 bool
 dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 {
-	Oid			types[5] = {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID};
-	char		nulls[] = "     ";
-	Datum		values[5] = {
+	Oid			types[6] = {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, BOOLOID};
+	char		nulls[] = "      ";
+	Datum		values[6] = {
 		Int32GetDatum(rollup->id), TimestampTzGetDatum(boundary),
 		TimestampTzGetDatum(rollup->watermark),
 		TimestampTzGetDatum(rollup->reseed_at),
-		CStringGetTextDatum(dr_catalog_state_name(rollup->state))
+		CStringGetTextDatum(dr_catalog_state_name(rollup->state)), BoolGetDatum(seeded)
 	};
 
 	nulls[2] = rollup->has_watermark ? ' ' : 'n';
 	nulls[3] = seeded && rollup->reseed ? ' ' : 'n';
 	return write_rows("UPDATE dailyrollup.rollups"
 					  " SET watermark = $2, state = 'on',"
-					  " was = CASE WHEN state = 'on' THEN was END," FULFIL_RESEED("$4")
+					  " was = CASE WHEN state = 'on' THEN was END,"
+					  " epoch = epoch + $6::pg_catalog.int4," FULFIL_RESEED("$4")
 					  " WHERE id = $1 AND watermark IS NOT DISTINCT FROM $3 AND state = $5",
-					  5, types, values, nulls) == 1;
+					  6, types, values, nulls) == 1;
 }
 
 /*
@@ -178,9 +185,10 @@ change_as_it_was(const DrRollup *rollup, const char *changes, Oid type, Datum va
 
 /* The shadow's watermark moves to "boundary". */
 bool
-dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary)
+dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 {
-	return change_as_it_was(rollup, "shadow_watermark = $5", TIMESTAMPTZOID,
+	return change_as_it_was(rollup, seeded ? "shadow_watermark = $5," NEXT_EPOCH :
+							"shadow_watermark = $5", TIMESTAMPTZOID,
 							TimestampTzGetDatum(boundary), false);
 }
 
@@ -189,7 +197,7 @@ dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary)
 bool
 dr_catalog_set_shadow(const DrRollup *rollup, Oid shadow)
 {
-	return change_as_it_was(rollup, "shadow = $5, shadow_watermark = NULL,"
+	return change_as_it_was(rollup, "shadow = $5, shadow_watermark = NULL," NEXT_EPOCH ","
 							" shadow_at = CASE WHEN $5 IS NOT NULL"
 							" THEN GREATEST(pg_catalog.clock_timestamp(), reseed_at) END",
 							REGCLASSOID, ObjectIdGetDatum(shadow), !OidIsValid(shadow));
@@ -199,7 +207,7 @@ dr_catalog_set_shadow(const DrRollup *rollup, Oid shadow)
 bool
 dr_catalog_change_state(const DrRollup *rollup, DrState state)
 {
-	return change_as_it_was(rollup, "state = $5, was = NULL, watermark = NULL,"
+	return change_as_it_was(rollup, "state = $5, was = NULL, watermark = NULL," NEXT_EPOCH ","
 							" reseed = NULL, reseed_at = NULL",
 							TEXTOID, CStringGetTextDatum(dr_catalog_state_name(state)), false);
 }
@@ -217,7 +225,7 @@ dr_catalog_promote(const DrRollup *rollup)
 		quote_literal_cstr(dr_catalog_state_name(rollup->was)) : "NULL";
 
 	return change_as_it_was(rollup,
-							psprintf("state = 'on', was = %s, watermark = $5, fold = %s,"
+							psprintf("state = 'on', was = %s, watermark = $5, fold = %s," NEXT_EPOCH ","
 									 " shadow = NULL, shadow_watermark = NULL, shadow_at = NULL,"
 									 FULFIL_RESEED("shadow_at"), was,
 									 rollup->state == DR_STATE_SHADOW ? "true" : "fold"),
@@ -236,7 +244,7 @@ dr_catalog_forget_content(const DrRollup *rollup, const char *reason)
 	Datum		values[2] = {Int32GetDatum(rollup->id), CStringGetTextDatum(reason)};
 
 	write_rollup(rollup,
-				 "UPDATE dailyrollup.rollups SET shadow_watermark = NULL, watermark = NULL,"
+				 "UPDATE dailyrollup.rollups SET shadow_watermark = NULL, watermark = NULL," NEXT_EPOCH ","
 				 " was = CASE WHEN state IN ('off', 'shadow') AND fold THEN state ELSE was END,"
 				 " reseed = CASE WHEN state = 'on' THEN $2 ELSE reseed END,"
 				 " reseed_at = CASE WHEN state = 'on' THEN" WISH_TIME " ELSE reseed_at END,"
@@ -301,7 +309,7 @@ dr_catalog_set_time_zone(const DrRollup *rollup, const char *time_zone,
 		TimestampTzGetDatum(watermark), TimestampTzGetDatum(shadow_watermark)
 	};
 
-	write_rollup(rollup, "UPDATE dailyrollup.rollups SET time_zone = $2,"
+	write_rollup(rollup, "UPDATE dailyrollup.rollups SET time_zone = $2," NEXT_EPOCH ","
 				 " watermark = CASE WHEN watermark IS NOT NULL THEN $3 END,"
 				 " shadow_watermark = CASE WHEN shadow_watermark IS NOT NULL THEN $4 END" AT_ONCE
 				 " WHERE id = $1", 4, types, values, NULL);

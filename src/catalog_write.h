@@ -15,7 +15,7 @@ extern void dr_catalog_complain_of_change(const DrRollup *rollup);
 extern int32 dr_catalog_next_id(void);
 extern void dr_catalog_insert(const DrRollup *rollup);
 extern bool dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded);
-extern bool dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary);
+extern bool dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary, bool seeded);
 extern bool dr_catalog_set_shadow(const DrRollup *rollup, Oid shadow);
 extern bool dr_catalog_change_state(const DrRollup *rollup, DrState state);
 extern bool dr_catalog_promote(const DrRollup *rollup);

@@ -40,6 +40,7 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
+#include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
@@ -59,26 +60,33 @@
 #include "query.h"
 #include "watermark.h"
 
-/* A threshold that holds for the rest of a transaction. */
+/* A threshold, which may hold for the rest of a transaction. */
 typedef struct Threshold
 {
 	Oid			live;			/* hash key */
 	LocalTransactionId lxid;
-	uint64		epoch;
+	uint64		generation;
 	Datum		value;			/* by value, for each of the three types */
+
+	/* rows with a time below that may be merged, if the content's epoch stays */
+	Datum		settled_before;
+	int64		epoch;
 } Threshold;
 
 static HTAB *thresholds = NULL;
 
-/* Thresholds of an earlier epoch are void. */
-static uint64 epoch = 0;
+/* Thresholds of an earlier generation are void. */
+static uint64 generation = 0;
+
+/* An event with more bytes is not kept in its mark. */
+#define MAX_EVENT_SIZE	1000
 
 /* -------------------------------------------------------------- threshold */
 
 void
 dr_late_forget_thresholds(void)
 {
-	epoch++;
+	generation++;
 }
 
 /* The locks that a subtransaction took are given back with it. */
@@ -127,45 +135,54 @@ highest_boundary(const DrWatermark *known)
 	return highest;
 }
 
-/*
- * Rows with a time below this must be marked; a value of the time column's
- * type.  The caller has a lock on the source or the leaf that it writes to,
- * and has written a row.
- */
-Datum
-dr_late_threshold(Oid live)
+/* The caller has a lock on the source or the leaf that it writes to, and has
+ * written a row. */
+static const Threshold *
+threshold_of(Oid live)
 {
 	bool		found;
 	Threshold  *entry = hash_search(thresholds, &live, HASH_ENTER, &found);
 	const DrWatermark *known;
-	Datum		value;
 
-	if (found && entry->lxid == dr_my_lxid() && entry->epoch == epoch)
-		return entry->value;
+	if (found && entry->lxid == dr_my_lxid() && entry->generation == generation)
+		return entry;
 	entry->lxid = InvalidLocalTransactionId;
 
 	known = dr_watermark_of(live);
 	if (dr_locks_refresh_taken(known->definition))
 	{
 		known = dr_watermark_of(live);
-		value = dr_boundary_datum(known->time_kind, known->zone,
-								  highest_boundary(known));
+		entry->value = dr_boundary_datum(known->time_kind, known->zone,
+										 highest_boundary(known));
 	}
 	else
 	{
 		known = dr_watermark_of(live);
-		value = known->recorded ?
+		entry->value = known->recorded ?
 			dr_boundary_datum(known->time_kind, known->zone, known->watermark) :
 			dr_boundary_minus_infinity(known->time_kind);
 	}
+	entry->settled_before = known->settled ?
+		dr_boundary_datum(known->time_kind, known->zone, known->settled_before) :
+		dr_boundary_minus_infinity(known->time_kind);
+	entry->epoch = known->epoch;
 
 	if (refreshes_wait_for_us(known->source))
 	{
 		entry->lxid = dr_my_lxid();
-		entry->epoch = epoch;
-		entry->value = value;
+		entry->generation = generation;
 	}
-	return value;
+	return entry;
+}
+
+/*
+ * Rows with a time below this must be marked; a value of the time column's
+ * type.  Same caller.
+ */
+Datum
+dr_late_threshold(Oid live)
+{
+	return threshold_of(live)->value;
 }
 
 /* ---------------------------------------------------------------- triggers */
@@ -258,28 +275,72 @@ dr_late_check_triggers(const DrRollup *rollup)
 
 /* ------------------------------------------------------------------- marks */
 
-/* Mark the key of an event; the caller works as the rollup's owner. */
-void
-dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char dirties)
+/* Is the event short, and stored in the row? */
+static bool
+is_short(const DrDefinition *def, const Datum *event, const bool *nulls)
 {
-	const DrDefinition *def = plans->def;
-	int			n = def->nevents;
-	Datum		values[MaxTupleAttributeNumber + 2];
-	char		null_flags[MaxTupleAttributeNumber + 3];
+	Size		size = 0;
 
-	if (plans->mark == NULL)
+	for (int i = 0; i < def->nevents; i++)
 	{
-		Oid		   *types = palloc((n + 2) * sizeof(Oid));
+		int16		len = get_typlen(def->events[i].type);
 
-		for (int i = 0; i < n; i++)
-			types[i] = def->events[i].type;
-		types[n] = INT8OID;
-		types[n + 1] = CHAROID;
-
-		/* no plan with the proof in it as a constant */
-		plans->mark = dr_plans_prepare(dr_query_mark_event(def, plans->rollup),
-									   n + 2, types, CURSOR_OPT_GENERIC_PLAN);
+		if (nulls[i])
+			continue;
+		if (len == -1 && VARATT_IS_EXTERNAL(DatumGetPointer(event[i])))
+			return false;
+		size += datumGetSize(event[i], false, len);
 	}
+	return size <= MAX_EVENT_SIZE;
+}
+
+/*
+ * May a row that was inserted be merged into what is stored?  It may where the
+ * content had been brought past its time before, so that no fold can read it.
+ */
+static bool
+may_be_merged(const DrPlans *plans, const Threshold *threshold, const Datum *event,
+			  const bool *nulls)
+{
+	return dr_objects_mark_holds_event(plans->def) &&
+		dr_boundary_precedes(plans->def->time_kind, event[0], threshold->settled_before) &&
+		is_short(plans->def, event, nulls);
+}
+
+static SPIPlanPtr
+prepare_mark(const DrPlans *plans, bool whole)
+{
+	int			n = plans->def->nevents;
+	Oid		   *types = palloc((n + 3) * sizeof(Oid));
+
+	for (int i = 0; i < n; i++)
+		types[i] = plans->def->events[i].type;
+	types[n] = INT8OID;
+	types[n + 1] = CHAROID;
+	types[n + 2] = INT8OID;
+
+	/* no plan with the proof in it as a constant */
+	return dr_plans_prepare(dr_query_mark_event(plans->def, plans->rollup, whole),
+							n + 3, types, CURSOR_OPT_GENERIC_PLAN);
+}
+
+/*
+ * Mark the key of an event; the caller works as the rollup's owner.  Of a row
+ * that was added, and of nothing else that happens to a key, the mark may hold
+ * the event itself.
+ */
+void
+dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char dirties,
+				   bool added)
+{
+	int			n = plans->def->nevents;
+	const Threshold *threshold = threshold_of(plans->live);
+	bool		whole = added && may_be_merged(plans, threshold, event, nulls);
+	Datum		values[MaxTupleAttributeNumber + 3];
+	char		null_flags[MaxTupleAttributeNumber + 4];
+
+	if (plans->mark[whole] == NULL)
+		plans->mark[whole] = prepare_mark(plans, whole);
 	for (int i = 0; i < n; i++)
 	{
 		values[i] = event[i];
@@ -287,8 +348,9 @@ dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char d
 	}
 	values[n] = Int64GetDatum(plans->rollup->proof);
 	values[n + 1] = CharGetDatum(dirties);
-	strcpy(null_flags + n, "  ");
-	if (SPI_execute_plan(plans->mark, values, null_flags, false, 0) != SPI_OK_INSERT)
+	values[n + 2] = Int64GetDatum(threshold->epoch);
+	strcpy(null_flags + n, "   ");
+	if (SPI_execute_plan(plans->mark[whole], values, null_flags, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark a key of \"%s\"", dr_catalog_name(plans->live));
 }
 
@@ -356,7 +418,7 @@ mark_leaf(const DrRollup *rollup, Oid leaf, const Span *span)
 		dr_event_read(plans, slot, values, nulls);
 		if (!nulls[0] &&
 			(!span->bounded || dr_boundary_precedes(plans->def->time_kind, values[0], span->end)))
-			dr_late_mark_event(plans, values, nulls, span->dirties);
+			dr_late_mark_event(plans, values, nulls, span->dirties, false);
 	}
 	dr_identity_leave_sql(&before);
 	plans->uses--;

@@ -5,6 +5,7 @@
  */
 #include "objects.h"
 
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -67,6 +68,38 @@ dr_objects_create_key_type(const DrDefinition *def, int32 id)
 	return buf.data;
 }
 
+/* Columns of keys and events that a table of marks has at most. */
+#define MAX_MARK_COLUMNS	500
+
+/*
+ * May a mark hold the event of its row?  Not one with a domain: that a value is
+ * valid is not checked where it is read from the source, but where it is
+ * written elsewhere.
+ */
+bool
+dr_objects_mark_holds_event(const DrDefinition *def)
+{
+	if (def->nkeys + def->nevents > MAX_MARK_COLUMNS)
+		return false;
+	for (int i = 0; i < def->nevents; i++)
+		if (get_typtype(def->events[i].type) == TYPTYPE_DOMAIN)
+			return false;
+	return true;
+}
+
+static void
+append_event_defs(StringInfo buf, const DrDefinition *def)
+{
+	for (int i = 0; i < def->nevents; i++)
+	{
+		const DrEventColumn *event = &def->events[i];
+
+		appendStringInfo(buf, ", e%d %s", i + 1, dr_phrase_type(event->type, event->typmod));
+		if (OidIsValid(event->collation))
+			appendStringInfo(buf, " COLLATE %s", generate_collation_name(event->collation));
+	}
+}
+
 /*
  * The marks and their indexes, none of them unique: two writers that mark one
  * key must not wait for each other.  A writer must never fail either because
@@ -88,8 +121,11 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	append_key_defs(&buf, def);
 	appendStringInfoString(&buf, ", proof pg_catalog.int8, plain pg_catalog.bool,"
 						   " dirties pg_catalog.\"char\","
-						   " since pg_catalog.timestamptz DEFAULT pg_catalog.now())"
-						   " WITH (vacuum_truncate = off)");
+						   " since pg_catalog.timestamptz DEFAULT pg_catalog.now(),"
+						   " epoch pg_catalog.int8");
+	if (dr_objects_mark_holds_event(def))
+		append_event_defs(&buf, def);
+	appendStringInfoString(&buf, ") WITH (vacuum_truncate = off)");
 	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE plain", marks,
 					 dr_phrase_join(names, def->nkeys, ", "));
 	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE NOT plain", marks);

@@ -17,6 +17,7 @@
 /* creation */
 extern char *dr_objects_create_live(const DrDefinition *def, const char *live);
 extern char *dr_objects_create_key_type(const DrDefinition *def, int32 id);
+extern bool dr_objects_mark_holds_event(const DrDefinition *def);
 extern char *dr_objects_create_marks(const DrDefinition *def, int32 id);
 extern char *dr_objects_events(const DrDefinition *def);
 extern char *dr_objects_definition_of(const DrDefinition *def, const char *events);

@@ -152,15 +152,23 @@ dr_phrase_live_key(const DrDefinition *def, const char *alias)
 	return texts;
 }
 
+/* "alias.k1", …, or without an alias: columns that are known by number */
+char **
+dr_phrase_numbered(const char *alias, char letter, int n)
+{
+	char	  **texts = palloc(n * sizeof(char *));
+
+	for (int i = 0; i < n; i++)
+		texts[i] = alias ? psprintf("%s.%c%d", alias, letter, i + 1) :
+			psprintf("%c%d", letter, i + 1);
+	return texts;
+}
+
 /* … the marks' columns k1 .. kn … */
 char **
 dr_phrase_mark_key(const DrDefinition *def, const char *alias)
 {
-	char	  **texts = palloc(def->nkeys * sizeof(char *));
-
-	for (int i = 0; i < def->nkeys; i++)
-		texts[i] = psprintf("%s.k%d", alias, i + 1);
-	return texts;
+	return dr_phrase_numbered(alias, 'k', def->nkeys);
 }
 
 /* … or the key's expressions over the events. */

@@ -35,6 +35,7 @@ extern const DrColumn *dr_phrase_key(const DrDefinition *def, int i);
 extern void dr_phrase_append_item(StringInfo buf, bool *first, const char *item);
 extern char *dr_phrase_columns(const DrDefinition *def, const char *alias, bool keys, bool measures);
 extern char **dr_phrase_live_key(const DrDefinition *def, const char *alias);
+extern char **dr_phrase_numbered(const char *alias, char letter, int n);
 extern char **dr_phrase_mark_key(const DrDefinition *def, const char *alias);
 extern char **dr_phrase_event_key(const DrDefinition *def);
 extern char *dr_phrase_join(char **texts, int n, const char *separator);

@@ -61,8 +61,9 @@ discard(DrPlans *plans)
 {
 	ListCell   *cell;
 
-	if (plans->mark != NULL)
-		SPI_freeplan(plans->mark);
+	for (int i = 0; i < lengthof(plans->mark); i++)
+		if (plans->mark[i] != NULL)
+			SPI_freeplan(plans->mark[i]);
 	for (int i = 0; i < DR_FOLD_STATEMENTS; i++)
 		if (plans->fold[i] != NULL)
 			SPI_freeplan(plans->fold[i]);

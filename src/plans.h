@@ -41,7 +41,7 @@ typedef struct DrPlans
 	AttrNumber *event_attnos;
 
 	/* late.c: writing a mark */
-	SPIPlanPtr	mark;
+	SPIPlanPtr	mark[2];		/* with the event: 1 */
 
 	/* fold.c: the write-time fold */
 	SPIPlanPtr	fold[DR_FOLD_STATEMENTS];

@@ -131,32 +131,54 @@ dr_query_count_common(const DrDefinition *def, const DrRollup *rollup)
 
 /* --------------------------------------------------------------- late keys */
 
-/* "INSERT INTO marks SELECT …" of the keys of events; the events follow. */
+/* "k1, …", under an alias where given */
+static char *
+mark_keys(const DrDefinition *def, const char *alias)
+{
+	return dr_phrase_join(dr_phrase_numbered(alias, 'k', def->nkeys), def->nkeys, ", ");
+}
+
+/*
+ * "INSERT INTO marks … SELECT …" of the keys of events; the events follow.  The
+ * proof is a parameter, the next one what the marks dirty; of a "whole" mark
+ * the one after that is the epoch, and the first ones are its event.
+ */
 static void
 append_marks(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
-			 const char *distinct, int proof)
+			 const char *distinct, int proof, bool whole)
 {
-	/* the proof is a parameter, and the next one what the marks dirty */
 	char	  **keys = dr_phrase_mark_key(def, "k");
 	char	  **event = dr_phrase_event_key(def);
 
-	appendStringInfo(buf, "INSERT INTO %s SELECT k.*, $%d, %s, $%d FROM (SELECT %s",
-					 dr_phrase_relation(rollup->marks), proof,
-					 dr_phrase_is_plain(def, keys), proof + 1, distinct);
+	appendStringInfo(buf, "INSERT INTO %s (%s, proof, plain, dirties",
+					 dr_phrase_relation(rollup->marks), mark_keys(def, NULL));
+	if (whole)
+		appendStringInfo(buf, ", epoch, %s",
+						 dr_phrase_join(dr_phrase_numbered(NULL, 'e', def->nevents),
+										def->nevents, ", "));
+	appendStringInfo(buf, ") SELECT k.*, $%d, %s, $%d", proof,
+					 dr_phrase_is_plain(def, keys), proof + 1);
+	if (whole)
+	{
+		appendStringInfo(buf, ", $%d", proof + 2);
+		for (int i = 0; i < def->nevents; i++)
+			appendStringInfo(buf, ", $%d", i + 1);
+	}
+	appendStringInfo(buf, " FROM (SELECT %s", distinct);
 	for (int i = 0; i < def->nkeys; i++)
 		appendStringInfo(buf, "%s%s AS k%d", i == 0 ? "" : ", ", event[i], i + 1);
 	appendStringInfoString(buf, " FROM (");
 }
 
-/* One mark, of the event whose columns are the first parameters; the last two
- * are the proof and what the mark dirties. */
+/* One mark, of the event whose columns are the first parameters; then the proof,
+ * what the mark dirties, and the epoch, for a "whole" one, which has the event. */
 char *
-dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup)
+dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup, bool whole)
 {
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	append_marks(&buf, def, rollup, "", def->nevents + 1);
+	append_marks(&buf, def, rollup, "", def->nevents + 1, whole);
 	appendStringInfoString(&buf, "SELECT ");
 	for (int i = 0; i < def->nevents; i++)
 		appendStringInfo(&buf, "%s$%d AS %s", i == 0 ? "" : ", ", i + 1,
@@ -179,7 +201,7 @@ dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relatio
 	};
 
 	initStringInfo(&buf);
-	append_marks(&buf, def, rollup, "DISTINCT ", 3);
+	append_marks(&buf, def, rollup, "DISTINCT ", 3, false);
 	dr_phrase_append_rows(&buf, def, &scope);
 	appendStringInfoString(&buf, ") e) k");
 	return buf.data;
@@ -193,7 +215,7 @@ dr_query_mark_rows(const DrDefinition *def, const DrRollup *rollup, const char *
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	append_marks(&buf, def, rollup, "DISTINCT ", 1);
+	append_marks(&buf, def, rollup, "DISTINCT ", 1, false);
 	appendStringInfo(&buf, "%s) e) k", rows);
 	return buf.data;
 }
@@ -202,6 +224,149 @@ char *
 dr_query_forget_marks(const DrRollup *rollup, char dirties)
 {
 	return psprintf("DELETE FROM %s m%s", dr_phrase_relation(rollup->marks), of_kind(dirties));
+}
+
+/* The marks m of rows that may be merged; $1 is the epoch. */
+static char *
+may_be_merged(const DrDefinition *def, bool deduplicate)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "m.dirties = '%c' AND m.epoch = $1", DR_DIRTIES_DAILY);
+
+	/* another row of its event is looked for by plain equality */
+	if (deduplicate)
+		for (int i = 0; i < def->ndedup; i++)
+			appendStringInfo(&buf, " AND NOT (%s)",
+							 dr_phrase_is_null(def->events[def->dedup_by[i]].type,
+											   psprintf("m.e%d", def->dedup_by[i] + 1)));
+	return buf.data;
+}
+
+/* How many rows may be merged, the least and the greatest of their times. */
+char *
+dr_query_added_times(const DrDefinition *def, const DrRollup *rollup, bool deduplicate)
+{
+	return psprintf("SELECT pg_catalog.count(*), pg_catalog.min(m.e1), pg_catalog.max(m.e1)"
+					" FROM %s m WHERE %s", dr_phrase_relation(rollup->marks),
+					may_be_merged(def, deduplicate));
+}
+
+/* These rows, with their keys: DR_QUERY_ADDED. */
+char *
+dr_query_added(const DrDefinition *def, const DrRollup *rollup, bool deduplicate)
+{
+	return psprintf("SELECT %s, %s FROM %s m WHERE %s", mark_keys(def, "m"),
+					dr_phrase_join(dr_phrase_numbered("m", 'e', def->nevents), def->nevents, ", "),
+					dr_phrase_relation(rollup->marks), may_be_merged(def, deduplicate));
+}
+
+/* " UNION SELECT …": the keys of DR_QUERY_ADDED with an event of which the
+ * source has more rows, or fewer; $2 and $3 are the ends of the rows' times. */
+static void
+append_known_before(StringInfo buf, const DrDefinition *def)
+{
+	const char *time = quote_identifier(def->events[0].source_name);
+	char	  **columns = palloc(def->ndedup * sizeof(char *));
+	char	   *keys = mark_keys(def, "a");
+	char	   *events;
+
+	for (int i = 0; i < def->ndedup; i++)
+		columns[i] = psprintf("a.e%d", def->dedup_by[i] + 1);
+	events = dr_phrase_join(columns, def->ndedup, ", ");
+	appendStringInfo(buf, " UNION SELECT %s FROM (SELECT %s, %s, pg_catalog.count(*) AS n FROM "
+					 DR_QUERY_ADDED " a GROUP BY %s, %s) a LEFT JOIN %s%s s"
+					 " ON s.%s >= $2 AND s.%s <= $3",
+					 keys, keys, events, keys, events, def->partitioned ? "" : "ONLY ",
+					 dr_phrase_relation(def->source), time, time);
+	for (int i = 0; i < def->ndedup; i++)
+	{
+		const DrEventColumn *event = &def->events[def->dedup_by[i]];
+
+		appendStringInfo(buf, " AND s.%s %s %s", quote_identifier(event->source_name),
+						 dr_phrase_equality(event->type), columns[i]);
+	}
+	appendStringInfo(buf, " GROUP BY %s, %s, a.n HAVING pg_catalog.count(s.%s) <> a.n",
+					 keys, events, time);
+}
+
+/*
+ * The marked keys, those of that kind, that are to be recomputed: a mark has no
+ * row that may be merged, or a row is one of an event that was there before.
+ */
+char *
+dr_query_waiting(const DrDefinition *def, const DrRollup *rollup, char dirties, bool deduplicate)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "SELECT %s%s FROM %s m WHERE (%s) IS NOT TRUE",
+					 deduplicate ? "" : "DISTINCT ", mark_keys(def, "m"),
+					 dr_phrase_relation(rollup->marks), may_be_merged(def, deduplicate));
+	if (dirties != 0)
+		appendStringInfo(&buf, " AND m.dirties = '%c'", dirties);
+	if (deduplicate)
+		append_known_before(&buf, def);
+	return buf.data;
+}
+
+/* Recompute the keys in DR_QUERY_WAITING from their history before "upper". */
+char *
+dr_query_recompute_waiting(const DrDefinition *def, const DrRollup *rollup, Oid table,
+						   const char *upper)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "WITH waiting AS MATERIALIZED (SELECT w.* FROM "
+						   DR_QUERY_WAITING " w)");
+	dr_change_append_recompute(&buf, def, rollup, table, upper);
+	appendStringInfoString(&buf, " SELECT pg_catalog.count(*) FROM waiting");
+	return buf.data;
+}
+
+/* Merge the rows in DR_QUERY_ADDED into the table, but for those of keys that
+ * wait; of each event the one that counts. */
+char *
+dr_query_merge_added(const DrDefinition *def, const DrRollup *rollup, Oid table,
+					 bool deduplicate)
+{
+	StringInfoData events;
+	StringInfoData content;
+	StringInfoData buf;
+	char	   *by = deduplicate ? dr_phrase_dedup_columns(def, false) : NULL;
+
+	initStringInfo(&events);
+	appendStringInfoString(&events, "(SELECT ");
+	if (deduplicate)
+		appendStringInfo(&events, "DISTINCT ON (%s) ", by);
+	appendStringInfo(&events, "%s FROM (SELECT ", dr_phrase_event_columns(def));
+	for (int i = 0; i < def->nevents; i++)
+		appendStringInfo(&events, "%sa.e%d AS %s", i == 0 ? "" : ", ", i + 1,
+						 quote_identifier(def->events[i].name));
+	appendStringInfo(&events, " FROM " DR_QUERY_ADDED " a WHERE NOT EXISTS (SELECT FROM "
+					 DR_QUERY_WAITING " w WHERE %s)) e",
+					 dr_phrase_record_equal(def, rollup->key_type, dr_phrase_mark_key(def, "w"),
+											dr_phrase_mark_key(def, "a")));
+	if (deduplicate)
+		appendStringInfo(&events, " ORDER BY %s, %s", by, dr_phrase_dedup_order(def, false));
+	appendStringInfoChar(&events, ')');
+
+	initStringInfo(&content);
+	dr_phrase_append_content_of(&content, def, events.data, " ");
+	initStringInfo(&buf);
+	dr_change_append_merge(&buf, def, table, content.data);
+	return buf.data;
+}
+
+/* How many keys the rows in DR_QUERY_ADDED and those that wait have. */
+char *
+dr_query_count_added(const DrDefinition *def)
+{
+	return psprintf("SELECT pg_catalog.count(*) FROM (SELECT %s FROM " DR_QUERY_ADDED " a"
+					" UNION SELECT %s FROM " DR_QUERY_WAITING " w) k",
+					mark_keys(def, "a"), mark_keys(def, "w"));
 }
 
 /* How many keys wait; no more than $1 are counted. */

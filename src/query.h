@@ -20,6 +20,9 @@
 #define DR_QUERY_DIGESTED	"dailyrollup_digested"
 #define DR_QUERY_WAITING	"waiting"
 
+/* the late rows that may be merged, likewise: k1 .. kn, e1 .. en */
+#define DR_QUERY_ADDED	"dailyrollup_added"
+
 /* the refresh; bounds are SQL, NULL where there is none */
 extern char *dr_query_window(const DrDefinition *def, const char *lower, const char *upper,
 							 bool placed);
@@ -37,12 +40,22 @@ extern char *dr_query_rows(const DrDefinition *def, Oid table);
 extern char *dr_query_count_common(const DrDefinition *def, const DrRollup *rollup);
 
 /* marks, of the kind that "dirties" says; 0: of any */
-extern char *dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup);
+extern char *dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup, bool whole);
 extern char *dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup,
 								 Oid relation, bool bounded);
 extern char *dr_query_mark_rows(const DrDefinition *def, const DrRollup *rollup,
 								const char *rows);
 extern char *dr_query_forget_marks(const DrRollup *rollup, char dirties);
+extern char *dr_query_added_times(const DrDefinition *def, const DrRollup *rollup,
+								  bool deduplicate);
+extern char *dr_query_added(const DrDefinition *def, const DrRollup *rollup, bool deduplicate);
+extern char *dr_query_waiting(const DrDefinition *def, const DrRollup *rollup, char dirties,
+							  bool deduplicate);
+extern char *dr_query_recompute_waiting(const DrDefinition *def, const DrRollup *rollup,
+										Oid table, const char *upper);
+extern char *dr_query_merge_added(const DrDefinition *def, const DrRollup *rollup, Oid table,
+								  bool deduplicate);
+extern char *dr_query_count_added(const DrDefinition *def);
 extern char *dr_query_count_late(const DrDefinition *def, const DrRollup *rollup, char dirties);
 extern char *dr_query_list_late(const DrDefinition *def, const DrRollup *rollup, char dirties);
 

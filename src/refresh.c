@@ -10,7 +10,7 @@
  *	2. read W and state; check that a refresh may run here
  *	3. wait for every transaction that holds a write lock on the source
  *	4. fold [W, B) into the table, or seed it with everything before B
- *	5. take the marks, recompute the marked keys from their history before B
+ *	5. take the marks, bring the marked keys to their history before B (heal.c)
  *	6. advance W to B, if it still is what step 3 left
  *
  * Each statement of steps 4 and 5 takes a snapshot of its own, after step 3.
@@ -42,6 +42,7 @@
 #include "definition.h"
 #include "guard.h"
 #include "guc.h"
+#include "heal.h"
 #include "identity.h"
 #include "late.h"
 #include "locks.h"
@@ -348,6 +349,7 @@ seed(Refresh *refresh)
 					false, 0) != SPI_OK_DELETE)
 		elog(ERROR, "could not take the marks of rollup \"%s\"", refresh->name);
 	window.has_lower = false;
+	DR_WAITPOINT("seed-marks-taken");
 	refresh->run.folded_keys = dr_merge_seed(refresh->rollup, refresh->def, refresh->table,
 											 &window);
 	dr_check_written(refresh->rollup, refresh->def, refresh->table, refresh->run.folded_keys);
@@ -365,19 +367,12 @@ fold(Refresh *refresh)
 }
 
 static void
-recompute_marked_keys(Refresh *refresh)
+heal_marked_keys(Refresh *refresh)
 {
-	DrTimeKind	kind = refresh->def->time_kind;
-	Oid			types[1] = {dr_boundary_type(kind)};
-	Datum		values[1] = {dr_boundary_datum(kind, refresh->zone, refresh->boundary)};
-	char	   *sql = dr_query_recompute(refresh->def, refresh->rollup, refresh->table,
-										 taken_marks(refresh), "$1");
-	bool		isnull;
+	DrWindow	window = window_of(refresh);
 
-	if (SPI_execute_with_args(sql, 1, types, values, NULL, false, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", sql);
-	refresh->run.late_keys = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
-														 SPI_tuptable->tupdesc, 1, &isnull));
+	refresh->run.late_keys = dr_heal_marked_keys(refresh->rollup, refresh->def, refresh->table,
+												 taken_marks(refresh), window.upper);
 }
 
 /* With too many late keys, one pass over the whole source is cheaper. */
@@ -430,7 +425,7 @@ advance_watermark(Refresh *refresh)
 				 errhint("Refresh again when the clock is right.")));
 	if (refresh->table == refresh->rollup->shadow)
 	{
-		if (!dr_catalog_advance_shadow(refresh->rollup, refresh->boundary))
+		if (!dr_catalog_advance_shadow(refresh->rollup, refresh->boundary, refresh->seed))
 			complain_of_change(refresh);
 		return;
 	}
@@ -459,7 +454,7 @@ bring_content(Refresh *refresh)
 		if (refresh->boundary > refresh->watermark)
 			fold(refresh);
 		if (!refresh->build)
-			recompute_marked_keys(refresh);
+			heal_marked_keys(refresh);
 	}
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);

@@ -37,6 +37,18 @@ forget_watermarks(Datum arg, Oid relation)
 			entry->valid = false;
 }
 
+/* Before which time the table that is refreshed holds each row but those that
+ * are marked. */
+static void
+note_content(DrWatermark *entry, const DrRollup *rollup)
+{
+	bool		shadow = rollup->state == DR_STATE_SHADOW;
+
+	entry->settled = shadow ? rollup->has_shadow_watermark : rollup->has_watermark;
+	entry->settled_before = shadow ? rollup->shadow_watermark : rollup->watermark;
+	entry->epoch = rollup->epoch;
+}
+
 /*
  * What the session remembers of a rollup's watermark, read anew where it was
  * told to forget.  The caller has accepted invalidation messages after it
@@ -73,6 +85,7 @@ dr_watermark_of(Oid live)
 	entry->watermark = rollup->has_watermark ? rollup->watermark : rollup->shadow_watermark;
 	if (rollup->has_shadow_watermark)
 		entry->watermark = Max(entry->watermark, rollup->shadow_watermark);
+	note_content(entry, rollup);
 	entry->valid = before == invalidations;
 	return entry;
 }

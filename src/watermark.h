@@ -23,6 +23,9 @@ typedef struct DrWatermark
 	bool		folds;			/* writes are folded into live */
 	bool		recorded;		/* a table is kept by the daily refresh, to: */
 	TimestampTz watermark;
+	bool		settled;		/* the table that is refreshed is exact before: */
+	TimestampTz settled_before;
+	int64		epoch;			/* of its content */
 	bool		valid;
 } DrWatermark;
 

@@ -17,7 +17,7 @@ my @layers = (
   [qw(announce catalog_write locks stop request objects plans progress watermark change tallyplan rival)],
   [qw(query compare tally target content)],
   [qw(folding event check current guard adopt steps digest replace)],
-  [qw(late batch gather shadow remove merge)],
+  [qw(late batch gather shadow remove merge heal)],
   [qw(create refresh fold chunk)],
   [qw(promote capture)],
   [qw(ddl drop state)],

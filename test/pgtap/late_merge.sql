@@ -1,0 +1,154 @@
+-- Late rows that were inserted are merged where that gives what a recompute
+-- would; where it might not, their keys are recomputed.  Which of the two it was
+-- is told by a stored row that was made wrong before: a merge keeps the 1000 that
+-- are too many, a recompute does not.
+--
+-- Fails when a mark of an update, of a delete or of rollup_mark does not ask for
+-- a recompute, and when an event that was there before is merged
+-- (dr_query_waiting in query.c); when an event in two rows counts twice
+-- (dr_query_merge_added); when a change of zone begins no new epoch
+-- (catalog_write.c).
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS dailyrollup;
+BEGIN;
+SET client_min_messages = error;
+SET timezone = 'UTC';
+SELECT no_plan();
+CREATE SCHEMA lm;
+
+CREATE FUNCTION lm.poison(live regclass) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE guard text := (SELECT format('dailyrollup_%s_guard', r.id) FROM dailyrollup.rollups r WHERE r.live = poison.live);
+BEGIN
+  EXECUTE format('ALTER TABLE %s DISABLE TRIGGER %I', live, guard);
+  EXECUTE format('UPDATE %s SET n = n + 1000', live);
+  EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', live, guard);
+END $$;
+CREATE FUNCTION lm.late(live regclass, keys int, what text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE r record;
+BEGIN
+  SELECT * INTO r FROM rollup_refresh(live, rollup_watermark(live));
+  RETURN NEXT is((r.action, r.late_keys)::text, ('late', keys)::text, what || ': late keys');
+END $$;
+
+CREATE TABLE lm.src (k text, ts timestamptz NOT NULL, v int, note text, id int) PARTITION BY RANGE (ts);
+CREATE TABLE lm.src_1 PARTITION OF lm.src FOR VALUES FROM (MINVALUE) TO ('2026-01-02');
+CREATE TABLE lm.src_2 PARTITION OF lm.src FOR VALUES FROM ('2026-01-02') TO ('2026-01-05');
+CREATE TABLE lm.src_3 PARTITION OF lm.src DEFAULT;
+CREATE INDEX ON lm.src (k, ts);
+INSERT INTO lm.src SELECT k, '2026-01-01 12:00'::timestamptz + i * interval '1 hour', i, 'seed', 10 * i
+FROM unnest(ARRAY['plain', 'again', 'updated', 'deleted', 'twice', 'mixed', 'wide', 'stored apart', 'marked', 'ranged', 'attached', 'moved', 'where', NULL]) k, generate_series(1, 20) i;
+SELECT rollup_create('lm.live', $$SELECT k, count(*) AS n, sum(v) AS total, min(ts) AS first, max(ts) AS seen,
+    latest(v, ts) FILTER (WHERE v % 2 = 0) AS even, max(ts) FILTER (WHERE v % 2 = 0) AS even_at,
+    coalesce(latest(note, ts), 'none') AS note FROM lm.src WHERE v >= 0 GROUP BY k$$,
+  time_column => 'ts', dedup_by => '{k,ts}', dedup_order => '{id}', mode => 'on') AS live \gset
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.live', '2026-01-03') \gset
+SELECT lm.poison('lm.live');
+
+-- which are merged
+INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:30', 6, 'late', 1), ('plain', '2026-01-02 23:30', 7, 'later', 2),
+  ('new', '2026-01-01 09:00', 8, 'new', 1);
+INSERT INTO lm.src VALUES ('twice', '2026-01-01 12:30', 100, 'loses', 2);
+INSERT INTO lm.src VALUES ('twice', '2026-01-01 12:30', 200, 'wins', 1);
+INSERT INTO lm.src VALUES ('where', '2026-01-01 12:30', -1, 'does not count', 1);
+-- which are not
+INSERT INTO lm.src SELECT k, ts, v + 1, 'better', id - 1 FROM lm.src WHERE k = 'again' AND id = 30;
+INSERT INTO lm.src VALUES ('updated', '2026-01-01 12:30', 6, 'late', 1), ('deleted', '2026-01-01 12:30', 6, 'late', 1);
+UPDATE lm.src SET v = v + 1 WHERE k = 'updated' AND id = 10;
+DELETE FROM lm.src WHERE k = 'deleted' AND id IN (1, 20);
+INSERT INTO lm.src VALUES ('mixed', '2026-01-01 12:30', 6, 'late', 1), ('mixed', '2026-01-01 13:00', 6, 'known', 1);
+INSERT INTO lm.src VALUES ('wide', '2026-01-01 12:30', 6, (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 40) i), 1),
+  ('stored apart', '2026-01-01 12:30', 6, (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 400) i), 1);
+INSERT INTO lm.src VALUES (NULL, '2026-01-01 12:30', 6, 'late', 1);
+INSERT INTO lm.src VALUES ('ranged', '2025-12-31 12:30', 6, 'late', 1);
+SELECT rollup_mark('lm.live', '2025-12-31', '2026-01-01') AS marked \gset
+UPDATE lm.src SET ts = '2026-01-02 12:30' WHERE k = 'moved' AND id = 200;
+SELECT * FROM lm.late('lm.live', 13, 'inserts and others');
+
+SELECT results_eq($$SELECT l.k, l.n - d.n FROM lm.live l JOIN (SELECT k, count(*) AS n FROM (SELECT DISTINCT k, ts FROM lm.src WHERE v >= 0) e GROUP BY k) d
+    ON l.k IS NOT DISTINCT FROM d.k ORDER BY l.k NULLS LAST$$,
+  $$VALUES ('again', 0::bigint), ('attached', 1000), ('deleted', 0), ('marked', 1000), ('mixed', 0), ('moved', 0), ('new', 0),
+    ('plain', 1000), ('ranged', 0), ('stored apart', 0), ('twice', 1000), ('updated', 0), ('where', 1000), ('wide', 0), (NULL, 0)$$,
+  'which keys were merged and which recomputed');
+SELECT results_eq($$SELECT k, n, total, first, even, note FROM lm.live WHERE k IN ('plain', 'new', 'twice', 'where') ORDER BY k$$,
+  $$VALUES ('new', 1::bigint, 8::bigint, '2026-01-01 09:00'::timestamptz, 8, 'new'),
+    ('plain', 1022, 223, '2026-01-01 12:30', 20, 'later'), ('twice', 1021, 410, '2026-01-01 12:30', 20, 'seed'),
+    ('where', 1020, 210, '2026-01-01 13:00', 20, 'seed')$$,
+  'what was merged');
+
+-- nothing is left, and nothing is merged twice
+SELECT is((SELECT action FROM rollup_refresh('lm.live', '2026-01-03')), 'none', 'no mark is left');
+
+-- a level that is undone leaves no mark
+SAVEPOINT a;
+INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:40', 6, 'undone', 1);
+ROLLBACK TO a;
+SELECT is((SELECT action FROM rollup_refresh('lm.live', '2026-01-03')), 'none', 'nor of a level that was undone');
+
+-- the same transaction, before and after its own refresh, and one that is undone
+INSERT INTO lm.src VALUES ('marked', '2026-01-02 12:50', 6, 'before', 1);
+SAVEPOINT a;
+SELECT * FROM lm.late('lm.live', 1, 'a refresh that is undone');
+ROLLBACK TO a;
+INSERT INTO lm.src VALUES ('marked', '2026-01-02 12:51', 6, 'after', 1);
+SELECT * FROM lm.late('lm.live', 1, 'one that is not');
+INSERT INTO lm.src VALUES ('marked', '2026-01-02 12:52', 6, 'after that', 1);
+SELECT * FROM lm.late('lm.live', 1, 'the one after that');
+SELECT is((SELECT n FROM lm.live WHERE k = 'marked'), 1023::bigint, 'each row was merged once');
+
+-- the rows that lie in the window that is folded are folded
+INSERT INTO lm.src VALUES ('marked', '2026-01-03 12:00', 1, 'tail', 1), ('marked', '2026-01-02 13:00', 1, 'late', 0);
+SELECT results_eq($$SELECT action, folded_keys, late_keys FROM rollup_refresh('lm.live', '2026-01-04')$$,
+  $$VALUES ('fold', 1::bigint, 1::bigint)$$, 'a fold with a late key');
+SELECT is((SELECT n % 1000 FROM lm.live WHERE k = 'marked'), 25::bigint, 'each of the two rows counts once');
+UPDATE lm.src SET ts = '2026-01-02 14:00' WHERE k = 'marked' AND ts = '2026-01-03 12:00';
+SELECT * FROM lm.late('lm.live', 1, 'an update within a partition');
+SELECT is((SELECT n FROM lm.live WHERE k = 'marked'), 25::bigint, 'is a reason to recompute');
+
+-- from the tail into a partition before the watermark: for that one an insert
+SELECT lm.poison('lm.live');
+INSERT INTO lm.src VALUES ('moved', '2026-01-06 12:00', 1, 'tail', 7);
+UPDATE lm.src SET ts = '2026-01-01 12:10' WHERE id = 7;
+SELECT * FROM lm.late('lm.live', 1, 'a row that moves across the watermark');
+SELECT is((SELECT n % 1000 FROM lm.live WHERE k = 'moved'), 21::bigint, 'counts once');
+
+-- asked for: statements alone
+INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:41', 6, 'late', 1);
+SET LOCAL dailyrollup.fold_method = statement;
+SELECT * FROM lm.late('lm.live', 1, 'fold_method = statement');
+SELECT is((SELECT n FROM lm.live WHERE k = 'plain'), 23::bigint, 'has each key recomputed');
+RESET dailyrollup.fold_method;
+
+-- what begins an epoch
+INSERT INTO lm.src VALUES ('where', '2026-01-01 12:41', 6, 'late', 1);
+SELECT rollup_alter('lm.live', time_zone => 'Asia/Tokyo') IS NOT NULL AS altered \gset
+SET CONSTRAINTS ALL IMMEDIATE;
+SELECT is((SELECT count(*) FROM dailyrollup.rollups r WHERE r.live = 'lm.live'::regclass AND r.epoch > 1), 1::bigint, 'a change of zone begins an epoch');
+SELECT rollup_drop('lm.live', true) IS NULL AS dropped \gset
+
+-- without deduplication each row counts
+SELECT rollup_create('lm.every', 'SELECT k, count(*) AS n, sum(v) AS total FROM lm.src GROUP BY k', 'ts', mode => 'on') AS live \gset
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.every', '2026-01-03') \gset
+SELECT lm.poison('lm.every');
+INSERT INTO lm.src SELECT k, ts, v, note, id FROM lm.src WHERE k = 'plain' AND v IN (1, 2);
+INSERT INTO lm.src VALUES (NULL, '2026-01-01', 1, '', 0);
+SELECT * FROM lm.late('lm.every', 2, 'without deduplication');
+SELECT results_eq($$SELECT l.k, l.n - d.n FROM lm.every l JOIN (SELECT k, count(*) AS n FROM lm.src GROUP BY k) d
+    ON l.k IS NOT DISTINCT FROM d.k WHERE l.k = 'plain' OR l.k IS NULL ORDER BY l.k$$,
+  $$VALUES ('plain', 1000::bigint), (NULL, 1000)$$, 'all are merged, keys with a NULL too');
+SELECT rollup_drop('lm.every', true) IS NULL AS dropped \gset
+
+-- domains are not copied into marks
+CREATE DOMAIN lm.reading AS int CHECK (VALUE < 1000);
+CREATE TABLE lm.domained (k text, ts timestamptz NOT NULL, v lm.reading);
+INSERT INTO lm.domained VALUES ('a', '2026-01-01', 1);
+SELECT rollup_create('lm.of_domain', 'SELECT k, count(*) AS n, max(v) AS v FROM lm.domained GROUP BY k', 'ts', mode => 'on') AS live \gset
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.of_domain', '2026-01-03') \gset
+SELECT lm.poison('lm.of_domain');
+INSERT INTO lm.domained VALUES ('a', '2026-01-01', 999);
+SELECT lives_ok('ALTER DOMAIN lm.reading DROP CONSTRAINT reading_check', 'a domain is changed');
+SELECT lives_ok('ALTER DOMAIN lm.reading ADD CHECK (VALUE < 10) NOT VALID', 'so that a value is not valid any more');
+SELECT * FROM lm.late('lm.of_domain', 1, 'a domain');
+SELECT results_eq('SELECT n, v::int FROM lm.of_domain', 'VALUES (2::bigint, 999)', 'has its keys recomputed');
+SELECT * FROM finish();
+ROLLBACK;
