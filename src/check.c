@@ -18,10 +18,10 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "attempt.h"
 #include "boundary.h"
 #include "compare.h"
 #include "compat.h"
@@ -309,9 +309,18 @@ definition_text(const DrRollup *rollup, const DrDefinition *def,
 	return text;
 }
 
-static void
-list_late(ReturnSetInfo *result, const DrRollup *rollup)
+/* The late keys of a rollup, as an attempt. */
+typedef struct LateList
 {
+	ReturnSetInfo *result;
+	const DrRollup *rollup;
+} LateList;
+
+static void
+list_late(void *arg)
+{
+	const LateList *list = arg;
+	const DrRollup *rollup = list->rollup;
 	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	DrIdentity	before;
 
@@ -320,7 +329,7 @@ list_late(ReturnSetInfo *result, const DrRollup *rollup)
 									   DR_DIRTIES_ANY : dr_catalog_dirties_live(rollup)),
 					true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not list the marks of \"%s\"", dr_catalog_name(rollup->live));
-	return_spi_rows(result, 3);
+	return_spi_rows(list->result, 3);
 	dr_identity_leave_sql(&before);
 }
 
@@ -331,35 +340,17 @@ list_late(ReturnSetInfo *result, const DrRollup *rollup)
 static void
 try_list_late(ReturnSetInfo *result, const DrRollup *rollup)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	LateList	list = {.result = result, .rollup = rollup};
+	ErrorData  *error = dr_attempt(list_late, &list);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		list_late(result, rollup);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		if (error->sqlerrcode != ERRCODE_UNDEFINED_OBJECT)	/* not just dropped */
-			ereport(WARNING,
-				(errcode(error->sqlerrcode),
-				 errmsg("could not list the late keys of rollup \"%s\": %s",
-						dr_catalog_name(rollup->live), error->message)));
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
+	if (error == NULL || error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT) /* just dropped */
+		return;
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("could not list the late keys of rollup \"%s\": %s",
+					dr_catalog_name(rollup->live), error->message)));
 }
 
 /* --------------------------------------------------------------------- SQL */

@@ -35,6 +35,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "columns.h"
 #include "guc.h"
 #include "keytable.h"
 #include "pack.h"
@@ -45,8 +46,6 @@
 /* Keys are split into no more parts; a larger part takes the memory it needs. */
 #define MAX_PARTS		65536
 
-#define ROOM			4096
-
 /* Of a key with a fresh row. */
 typedef struct State
 {
@@ -56,25 +55,6 @@ typedef struct State
 	DrEntry    *next_changed;
 	ItemPointerData tid;		/* of a changed row */
 } State;
-
-/* Some columns of a row. */
-typedef struct Columns
-{
-	int			n;
-	int		   *indexes;		/* into the query's columns */
-	DrKind	   *kinds;
-	Datum	   *values;
-	bool	   *nulls;
-	DrPart	   *parts;
-} Columns;
-
-/* A row's key and measures, packed. */
-typedef struct Packed
-{
-	char	   *bytes;
-	Size		size;
-	Size		room;
-} Packed;
 
 typedef struct Places
 {
@@ -96,10 +76,8 @@ struct DrContent
 	Size		limit;
 	Size		expected;		/* bytes of fresh rows; 0: not known */
 
-	Columns		keys;
-	Columns		measures;
-	Packed		key;
-	Packed		image;
+	DrColumns	keys;
+	DrColumns	measures;
 
 	/* the part at hand */
 	uint32		part;
@@ -116,69 +94,6 @@ struct DrContent
 	DrEntry    *next_changed;
 	DrEntry    *next_missing;
 };
-
-/* ------------------------------------------------------------------ columns */
-
-static void
-add_column(Columns *columns, const DrDefinition *def, int i)
-{
-	DrKind	   *kind = &columns->kinds[columns->n];
-
-	get_typlenbyval(def->columns[i].type, &kind->typlen, &kind->typbyval);
-	columns->indexes[columns->n++] = i;
-}
-
-static void
-init_columns(Columns *columns, int room)
-{
-	columns->n = 0;
-	columns->indexes = palloc(room * sizeof(int));
-	columns->kinds = palloc(room * sizeof(DrKind));
-	columns->values = palloc(room * sizeof(Datum));
-	columns->nulls = palloc(room * sizeof(bool));
-	columns->parts = palloc(room * sizeof(DrPart));
-}
-
-/* Columns of the slot, which has them at "attnos"; NULL: in the query's order. */
-static void
-read_columns(Columns *columns, TupleTableSlot *slot, const AttrNumber *attnos)
-{
-	for (int i = 0; i < columns->n; i++)
-	{
-		int			column = columns->indexes[i];
-		int			at = attnos == NULL ? column : attnos[column] - 1;
-
-		columns->values[i] = slot->tts_values[at];
-		columns->nulls[i] = slot->tts_isnull[at];
-	}
-}
-
-/* Pack them; until the row context is reset they may be read again. */
-static void
-pack_columns(DrContent *content, Columns *columns, Packed *packed)
-{
-	packed->size = dr_pack_measure(columns->kinds, columns->n, columns->values,
-								   columns->nulls, columns->parts);
-	if (packed->size > packed->room)
-	{
-		pfree(packed->bytes);
-		packed->room = packed->size * 2;
-		packed->bytes = MemoryContextAllocHuge(content->context, packed->room);
-	}
-	dr_pack_write(packed->bytes, packed->size, columns->kinds, columns->n,
-				  columns->values, columns->nulls, columns->parts);
-}
-
-static void
-unpack_columns(const Columns *columns, const char *bytes, Datum *values, bool *nulls)
-{
-	dr_pack_read(bytes, columns->kinds, columns->n, columns->values, columns->nulls);
-	for (int i = 0; i < columns->n; i++)
-	{
-		values[columns->indexes[i]] = columns->values[i];
-		nulls[columns->indexes[i]] = columns->nulls[i];
-	}
-}
 
 /* ------------------------------------------------------------------- memory */
 
@@ -227,41 +142,33 @@ state_of(const DrEntry *entry)
 
 /* --------------------------------------------------------------------- rows */
 
-/* Does the row's key belong to the part?  It is left in content->key. */
+/* Does the row's key belong to the part?  It is left in content->keys. */
 static bool
 read_key(DrContent *content, TupleTableSlot *slot, const AttrNumber *attnos, DrKey *key)
 {
-	read_columns(&content->keys, slot, attnos);
-	pack_columns(content, &content->keys, &content->key);
-	key->image = content->key.bytes;
-	key->size = content->key.size;
+	dr_columns_pack(&content->keys, slot, attnos);
+	key->image = content->keys.bytes;
+	key->size = content->keys.size;
 	key->hash = dr_keytable_hash(key->image, key->size);
 	return (key->hash & (content->nparts - 1)) == content->part;
-}
-
-static void
-read_measures(DrContent *content, TupleTableSlot *slot, const AttrNumber *attnos)
-{
-	read_columns(&content->measures, slot, attnos);
-	pack_columns(content, &content->measures, &content->image);
 }
 
 /* Has the row whose measures were read last the image of the key's fresh row? */
 static bool
 is_same(const DrContent *content, const State *state)
 {
-	return state->size == content->image.size &&
-		memcmp(state->measures, content->image.bytes, state->size) == 0;
+	return state->size == content->measures.size &&
+		memcmp(state->measures, content->measures.bytes, state->size) == 0;
 }
 
 static void
 keep_measures(DrContent *content, State *state)
 {
-	char	   *measures = dr_keytable_allocate(content->fresh, content->image.size);
+	char	   *measures = dr_keytable_allocate(content->fresh, content->measures.size);
 
-	memcpy(measures, content->image.bytes, content->image.size);
+	memcpy(measures, content->measures.bytes, content->measures.size);
 	state->measures = measures;
-	state->size = content->image.size;
+	state->size = content->measures.size;
 }
 
 /* A row that there should be.  Of several with one key the first one counts. */
@@ -276,7 +183,7 @@ add_fresh(DrContent *content, TupleTableSlot *slot)
 		return;
 	content->compared.fresh_rows++;
 	state = state_of(dr_keytable_enter(content->fresh, &key));
-	read_measures(content, slot, NULL);
+	dr_columns_pack(&content->measures, slot, NULL);
 	if (state->measures == NULL)
 	{
 		content->compared.fresh_keys++;
@@ -301,7 +208,7 @@ compare_images(DrContent *content, DrEntry *entry)
 	State	   *state = state_of(entry);
 	bool		same;
 
-	read_measures(content, content->slot, content->attnos);
+	dr_columns_pack(&content->measures, content->slot, content->attnos);
 	same = is_same(content, state);
 	if (same)
 		content->compared.common += state->rows;
@@ -468,8 +375,8 @@ dr_content_next_surplus(DrContent *content, ItemPointerData *tid)
 static void
 unpack(const DrContent *content, const DrEntry *entry, Datum *values, bool *nulls)
 {
-	unpack_columns(&content->keys, entry->key.image, values, nulls);
-	unpack_columns(&content->measures, state_of(entry)->measures, values, nulls);
+	dr_columns_unpack(&content->keys, entry->key.image, values, nulls);
+	dr_columns_unpack(&content->measures, state_of(entry)->measures, values, nulls);
 }
 
 bool
@@ -612,18 +519,16 @@ dr_content_prepare(const DrDefinition *def, Relation table, Relation fresh)
 												 ALLOCSET_DEFAULT_SIZES);
 	content->limit = get_hash_memory_limit();
 	content->expected = fresh == NULL ? 0 : size_of(fresh);
-	content->key.bytes = palloc(content->key.room = ROOM);
-	content->image.bytes = palloc(content->image.room = ROOM);
-	init_columns(&content->keys, def->nkeys);
-	init_columns(&content->measures, def->ncolumns);
+	dr_columns_init(&content->keys, def->nkeys);
+	dr_columns_init(&content->measures, def->ncolumns);
 	content->attnos = palloc(def->ncolumns * sizeof(AttrNumber));
 	for (int i = 0; i < def->nkeys; i++)
-		add_column(&content->keys, def, def->keys[i]);
+		dr_columns_add(&content->keys, def, def->keys[i]);
 	for (int i = 0; i < def->ncolumns; i++)
 	{
 		content->attnos[i] = get_attnum(RelationGetRelid(table), def->columns[i].name);
 		if (!def->columns[i].is_key)
-			add_column(&content->measures, def, i);
+			dr_columns_add(&content->measures, def, i);
 	}
 	MemoryContextSwitchTo(before);
 	return content;

@@ -24,16 +24,15 @@
 #include "digest.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "attempt.h"
 #include "compat.h"
 #include "pack.h"
 #include "rival.h"
@@ -636,6 +635,43 @@ leave_source(DrDigest *digest)
 	forget_snapshot(digest);
 }
 
+/* A pass over all rows, as an attempt. */
+typedef struct Attempt
+{
+	DrDigest   *digest;
+	const Rows *rows;
+	DrDigested *result;
+	bool		done;
+} Attempt;
+
+static void
+attempt_pass(void *arg)
+{
+	Attempt    *attempt = arg;
+
+	attempt->done = pass_over(attempt->digest, attempt->rows, 0, &attempt->result->whole,
+							  attempt->result);
+	leave_source(attempt->digest);
+}
+
+/* May the error be one of an expression?  Not one that comes from outside. */
+static bool
+may_be_of_expression(const ErrorData *error)
+{
+	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
+	{
+		case ERRCODE_TRANSACTION_ROLLBACK:
+		case ERRCODE_INSUFFICIENT_RESOURCES:
+		case ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE:
+		case ERRCODE_OPERATOR_INTERVENTION:
+		case ERRCODE_SYSTEM_ERROR:
+		case ERRCODE_INTERNAL_ERROR:
+			return false;
+		default:
+			return true;
+	}
+}
+
 /*
  * The same, where an expression may fail for a row that does not count, for
  * another row of its event does.  A statement does not evaluate it; so false,
@@ -644,36 +680,17 @@ leave_source(DrDigest *digest)
 static bool
 try_to_pass_over(DrDigest *digest, const Rows *rows, DrDigested *result)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool done = false;
+	Attempt		attempt = {.digest = digest, .rows = rows, .result = result};
+	ErrorData  *error = dr_attempt(attempt_pass, &attempt);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		done = pass_over(digest, rows, 0, &result->whole, result);
-		leave_source(digest);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		elog(DEBUG1, "dailyrollup: rows that may not count: %s", error->message);
-		FreeErrorData(error);
-		digest->failed = true;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return done;
+	if (error == NULL)
+		return attempt.done;
+	if (!may_be_of_expression(error))
+		ReThrowError(error);
+	elog(DEBUG1, "dailyrollup: rows that may not count: %s", error->message);
+	FreeErrorData(error);
+	digest->failed = true;
+	return false;
 }
 
 /* The values of an entry's key; they point into the entry. */

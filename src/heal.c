@@ -192,12 +192,14 @@ heal_by_parts(Heal *heal)
 	read_marks(heal);
 	read_rows(heal, dr_query_count_added(def), 0, NULL);
 	keys = result(1);
+
+	/* before anything is written: a trigger of the table may write late rows */
+	write_rows(heal, dr_query_forget_marks(heal->rollup, heal->dirties), 0, NULL, NULL);
 	if (tuplestore_tuple_count(heal->waiting) > 0)
 		write_rows(heal, dr_query_recompute_waiting(def, heal->rollup, heal->table, "$1"),
 				   1, &time, &heal->boundary);
 	write_rows(heal, dr_query_merge_added(def, heal->rollup, heal->table, heal->deduplicate),
 			   0, NULL, NULL);
-	write_rows(heal, dr_query_forget_marks(heal->rollup, heal->dirties), 0, NULL, NULL);
 	elog(DEBUG1, "dailyrollup: " INT64_FORMAT " late rows may be merged; " INT64_FORMAT " of "
 		 UINT64_FORMAT " late keys were recomputed", heal->nadded,
 		 tuplestore_tuple_count(heal->waiting), keys);

@@ -18,6 +18,7 @@
 #include "locks.h"
 
 #include "access/genam.h"
+#include "access/xact.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
 #include "commands/extension.h"
@@ -28,6 +29,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "tcop/utility.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -286,6 +288,23 @@ dr_locks_wait_for_writers(Oid source, const char *name)
 
 	foreach(cell, relations)
 		wait_for_writers_of(lfirst_oid(cell), name, &patience);
+}
+
+/*
+ * An older snapshot than one taken after the wait for writers cannot see what
+ * was waited for, so a transaction that keeps one cannot refresh, or promote.
+ */
+void
+dr_locks_check_transaction(const char *function)
+{
+	PreventCommandDuringRecovery(function);
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	if (XactIsoLevel != XACT_READ_COMMITTED)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s needs a READ COMMITTED transaction", function),
+				 errhint("Use BEGIN ISOLATION LEVEL READ COMMITTED.")));
 }
 
 /*

@@ -33,6 +33,7 @@ extern void dr_locks_wait_for_writers(Oid source, const char *name);
 extern void dr_locks_source(Oid source, const char *name);
 extern int	dr_locks_limit_waits(void);
 extern void dr_locks_unlimit_waits(int level);
+extern void dr_locks_check_transaction(const char *function);
 extern void dr_locks_check_not_in_use(Oid source, const char *what);
 
 #endif							/* DR_LOCKS_H */

@@ -28,6 +28,7 @@
 #include "utils/snapmgr.h"
 
 #include "boundary.h"
+#include "change.h"
 #include "check.h"
 #include "digest.h"
 #include "guc.h"
@@ -341,7 +342,7 @@ seed_by_statement(const DrRollup *rollup, const DrDefinition *def, Oid table,
 {
 	bool		isnull;
 
-	(void) run(dr_query_replace(def, rollup, table, content), bounds);
+	(void) run(dr_change_replace(def, rollup, table, content), bounds);
 	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
 									   1, &isnull));
 }

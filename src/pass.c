@@ -15,10 +15,10 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "attempt.h"
 #include "boundary.h"
 #include "catalog.h"
 #include "catalog_write.h"
@@ -312,6 +312,25 @@ ends_the_pass(const ErrorData *error)
 		strcmp(error->funcname, "ProcessInterrupts") == 0;
 }
 
+/* A step, as an attempt. */
+typedef struct Attempt
+{
+	DrPass	   *pass;
+	DrStep		step;
+	bool		more;
+} Attempt;
+
+static void
+attempt_step(void *arg)
+{
+	Attempt    *attempt = arg;
+	int			level = dr_patience_limit_all();
+
+	MemoryContextSwitchTo(CurTransactionContext);
+	attempt->more = make_step(attempt->pass, &attempt->step);
+	AtEOXact_GUC(true, level);
+}
+
 /*
  * One step, committed, or undone and recorded.  False where the pass of this
  * rollup has ended.
@@ -319,54 +338,34 @@ ends_the_pass(const ErrorData *error)
 static bool
 try_step(DrPass *pass, MemoryContext context, DrPassCommit commit)
 {
-	ResourceOwner owner = CurrentResourceOwner;
 	TimestampTz started_at = GetCurrentTimestamp();
-	volatile DrStep step = STEP_NONE;
-	volatile bool more = false;
+	Attempt		attempt = {.pass = pass, .step = STEP_NONE};
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		int			level = dr_patience_limit_all();
-
-		MemoryContextSwitchTo(CurTransactionContext);
-		more = make_step(pass, (DrStep *) &step);
-		AtEOXact_GUC(true, level);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		pass->failure = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		more = false;
-		if (ends_the_pass(pass->failure))
-			ReThrowError(pass->failure);
-	}
-	PG_END_TRY();
 	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
+	pass->failure = dr_attempt(attempt_step, &attempt);
+	if (pass->failure != NULL && ends_the_pass(pass->failure))
+		ReThrowError(pass->failure);
 
 	if (pass->failure != NULL)
 	{
-		record_failure(pass, step, started_at);
+		attempt.more = false;
+		record_failure(pass, attempt.step, started_at);
 
 		/* a comparison is evidence, never correctness */
-		if (step == STEP_DIFF)
+		if (attempt.step == STEP_DIFF)
 		{
 			pass->failure = NULL;
 			pass->compared = true;
-			more = true;
+			attempt.more = true;
 		}
 	}
-	if (!more && pass->failure == NULL)
+	if (!attempt.more && pass->failure == NULL)
 		record_success(pass);
 	PopActiveSnapshot();
 	commit();
 	DR_WAITPOINT("run-committed");
-	return more;
+	return attempt.more;
 }
 
 /*

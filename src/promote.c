@@ -32,6 +32,7 @@
 #include "boundary.h"
 #include "catalog_write.h"
 #include "debug.h"
+#include "change.h"
 #include "definition.h"
 #include "guard.h"
 #include "identity.h"
@@ -39,7 +40,6 @@
 #include "locks.h"
 #include "objects.h"
 #include "query.h"
-#include "refresh.h"
 #include "replace.h"
 #include "shadow.h"
 #include "stop.h"
@@ -95,7 +95,7 @@ bring_content(const DrRollup *rollup, const DrDefinition *def)
 	else
 	{
 		count = dr_check_count(rollup, def, rollup->live);
-		run(rollup, dr_query_replace(def, rollup, rollup->live, fresh));
+		run(rollup, dr_change_replace(def, rollup, rollup->live, fresh));
 	}
 	run(rollup, dr_query_forget_marks(rollup, DR_DIRTIES_LIVE));
 	dr_guard_end(guard);
@@ -327,7 +327,7 @@ dailyrollup_promote(PG_FUNCTION_ARGS)
 	List	   *rollups;
 	ListCell   *cell;
 
-	dr_refresh_check_transaction("rollup_promote()");
+	dr_locks_check_transaction("rollup_promote()");
 	rollups = named ? list_make1(dr_catalog_owned(PG_GETARG_OID(0))) : dr_catalog_owned_all();
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, rollups)

@@ -54,13 +54,6 @@ dr_query_digested(const DrDefinition *def, const DrRollup *rollup,
 					dr_change_content_of_waiting(def, rollup, lower, upper));
 }
 
-/* A content becomes the table's, whatever it held.  Returns the number of keys. */
-char *
-dr_query_replace(const DrDefinition *def, const DrRollup *rollup, Oid table, const char *content)
-{
-	return dr_change_replace(def, rollup, table, content);
-}
-
 /* A content is merged into the table. */
 char *
 dr_query_fold(const DrDefinition *def, Oid table, const char *content)

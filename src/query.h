@@ -29,8 +29,6 @@ extern char *dr_query_window(const DrDefinition *def, const char *lower, const c
 extern char *dr_query_content(const DrDefinition *def, const char *lower, const char *upper);
 extern char *dr_query_digested(const DrDefinition *def, const DrRollup *rollup,
 							   const char *lower, const char *upper, bool waiting);
-extern char *dr_query_replace(const DrDefinition *def, const DrRollup *rollup, Oid table,
-						   const char *content);
 extern char *dr_query_fold(const DrDefinition *def, Oid table, const char *content);
 extern char *dr_query_recompute(const DrDefinition *def, const DrRollup *rollup, Oid table,
 								char dirties, const char *upper);

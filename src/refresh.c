@@ -22,13 +22,11 @@
  */
 #include "refresh.h"
 
-#include "access/xact.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -84,23 +82,6 @@ add_context(void *arg)
 
 	errcontext("refreshing rollup \"%s\" to %s",
 			   refresh->name, timestamptz_to_str(refresh->boundary));
-}
-
-/*
- * An older snapshot than one taken after the wait for writers cannot see what
- * was waited for, so a transaction that keeps one cannot refresh, or promote.
- */
-void
-dr_refresh_check_transaction(const char *function)
-{
-	PreventCommandDuringRecovery(function);
-	PreventCommandIfReadOnly(function);
-	PreventCommandIfParallelMode(function);
-	if (XactIsoLevel != XACT_READ_COMMITTED)
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("%s needs a READ COMMITTED transaction", function),
-				 errhint("Use BEGIN ISOLATION LEVEL READ COMMITTED.")));
 }
 
 /* Is it a watermark of the rollup's already?  After a change of its time zone,
@@ -586,7 +567,7 @@ dailyrollup_refresh(PG_FUNCTION_ARGS)
 	TimestampTz wanted = given ? PG_GETARG_TIMESTAMPTZ(1) : 0;
 	ListCell   *cell;
 
-	dr_refresh_check_transaction("rollup_refresh()");
+	dr_locks_check_transaction("rollup_refresh()");
 	rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() :
 		list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
 	InitMaterializedSRF(fcinfo, 0);

@@ -11,7 +11,6 @@
 
 #include "catalog.h"
 
-extern void dr_refresh_check_transaction(const char *function);
 extern void dr_refresh_run(DrRollup *rollup, TimestampTz boundary, bool build, DrRun *run);
 
 #endif							/* DR_REFRESH_H */

@@ -38,7 +38,6 @@
 #include "merge.h"
 #include "objects.h"
 #include "query.h"
-#include "refresh.h"
 #include "shadow.h"
 #include "stop.h"
 #include "watermark.h"
@@ -236,7 +235,7 @@ start_folding(const DrRollup *rollup)
 	DrDefinition *def = definition_of(rollup);
 	DrIdentity	before;
 
-	dr_refresh_check_transaction("rollup_alter()");
+	dr_locks_check_transaction("rollup_alter()");
 	stop_writers(rollup);
 	if (dr_check_count_differences(rollup, def, DR_DIRTIES_NONE) > 0)
 		ereport(ERROR,
@@ -399,7 +398,7 @@ dailyrollup_recompute(PG_FUNCTION_ARGS)
 	DrRollup   *rollup;
 	int			waits;
 
-	dr_refresh_check_transaction("rollup_recompute()");
+	dr_locks_check_transaction("rollup_recompute()");
 	check_recomputable(dr_catalog_owned(PG_GETARG_OID(0)));
 	rollup = take(PG_GETARG_OID(0));
 	check_recomputable(rollup);
@@ -417,7 +416,7 @@ dailyrollup_flush(PG_FUNCTION_ARGS)
 	uint64		keys;
 	int			waits;
 
-	dr_refresh_check_transaction("rollup_flush()");
+	dr_locks_check_transaction("rollup_flush()");
 	waits = dr_locks_limit_waits();
 	keys = dr_fold_flush(rollup);
 	dr_locks_unlimit_waits(waits);

@@ -8,7 +8,6 @@
  */
 #include "stop.h"
 
-#include "access/xact.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -17,9 +16,9 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
-#include "utils/resowner.h"
 #include "utils/wait_event.h"
 
+#include "attempt.h"
 #include "catalog.h"
 #include "compat.h"
 #include "guc.h"
@@ -129,6 +128,29 @@ wait_a_little(const DrPatience *patience, TimestampTz since, int tries)
 	return true;
 }
 
+/* Locks that are queued for, as an attempt. */
+typedef struct Locking
+{
+	List	   *relations;
+	LOCKMODE	mode;
+} Locking;
+
+static void
+lock_queued(void *arg)
+{
+	const Locking *locking = arg;
+	int			level = NewGUCNestLevel();
+	char		slice[32];
+	ListCell   *cell;
+
+	snprintf(slice, sizeof(slice), "%d", SLICE);
+	(void) set_config_option("lock_timeout", slice, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	foreach(cell, locking->relations)
+		LockRelationOid(lfirst_oid(cell), locking->mode);
+	AtEOXact_GUC(false, level);
+}
+
 /*
  * Queue for the locks as everybody does, but not for longer than a slice of
  * time: whoever queues behind us waits no longer either.
@@ -136,44 +158,16 @@ wait_a_little(const DrPatience *patience, TimestampTz since, int tries)
 static bool
 lock_in_slice(List *relations, LOCKMODE mode)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	char		slice[32];
-	bool		locked = false;
+	Locking		locking = {.relations = relations, .mode = mode};
+	ErrorData  *error = dr_attempt(lock_queued, &locking);
 
-	snprintf(slice, sizeof(slice), "%d", SLICE);
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		int			level = NewGUCNestLevel();
-		ListCell   *cell;
-
-		(void) set_config_option("lock_timeout", slice, PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-		foreach(cell, relations)
-			LockRelationOid(lfirst_oid(cell), mode);
-		AtEOXact_GUC(false, level);
-		locked = true;
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
-			error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
-			ReThrowError(error);
-		FreeErrorData(error);
-		locked = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return locked;
+	if (error == NULL)
+		return true;
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+		ReThrowError(error);
+	FreeErrorData(error);
+	return false;
 }
 
 /* The source first, then its partitions, then live. */

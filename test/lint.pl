@@ -11,8 +11,8 @@ use FindBin;
 # The layers of src/: a file includes its own header and headers of strictly
 # lower layers only.
 my @layers = (
-  [qw(dailyrollup compat image pack room)],
-  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source)],
+  [qw(dailyrollup compat image pack room attempt)],
+  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns)],
   [qw(catalog databases definition phrase patience)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tallyplan rival)],
   [qw(query compare tally target content)],
