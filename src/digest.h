@@ -12,6 +12,7 @@
 #include "nodes/params.h"
 #include "utils/tuplestore.h"
 
+#include "intake.h"
 #include "keytable.h"
 #include "tally.h"
 
@@ -36,19 +37,12 @@ extern DrDigest *dr_digest_prepare(const DrDefinition *def, bool deduplicate);
 extern bool dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds,
 						  DrDigested *result);
 extern void dr_digest_end(DrDigest *digest);
+extern DrIntake *dr_digest_intake(const DrDigest *digest);
 extern DrTally *dr_digest_tally(const DrDigest *digest);
 extern TupleDesc dr_digest_row_desc(const DrDigest *digest);
 extern TupleDesc dr_digest_key_desc(const DrDigest *digest);
 extern void dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry);
-extern void dr_digest_read_key(const DrDigest *digest, const DrEntry *entry, Datum *values,
-							   bool *nulls);
 extern void dr_digest_read_row(const DrDigest *digest, const DrEntry *entry, Datum *values,
 							   bool *nulls);
-extern int	dr_digest_compare(DrDigest *digest, Datum *a, bool *a_nulls, const Datum *b,
-							  const bool *b_nulls);
-extern DrEntry *dr_digest_enter(DrDigest *digest, DrKeyTable *table, const Datum *event,
-								const bool *nulls);
-extern void dr_digest_find(DrDigest *digest, DrKeyTable *table, int n, const Datum *keys,
-						   const bool *nulls, DrEntry **entries);
 
 #endif							/* DR_DIGEST_H */

@@ -97,7 +97,7 @@ instant_of(const DrDefinition *def, Datum time)
 static void
 add_duplicate(DrGather *gather, Event *event, Datum *values, bool *nulls)
 {
-	int			order = dr_digest_compare(gather->digest, values, nulls,
+	int			order = dr_intake_compare(dr_digest_intake(gather->digest), values, nulls,
 										  event->values, event->nulls);
 
 	event->fresh++;
@@ -124,7 +124,7 @@ make_room(DrGather *gather)
 static bool
 add_row(DrGather *gather, Datum *values, bool *nulls)
 {
-	DrEntry    *entry = dr_digest_enter(gather->digest, gather->table, values, nulls);
+	DrEntry    *entry = dr_intake_enter(dr_digest_intake(gather->digest), gather->table, values, nulls);
 	DrEvent    *known;
 	bool		found;
 
@@ -353,7 +353,7 @@ put_numbered_key(const DrGather *gather, const DrEntry *entry, DrGathered *resul
 
 	values[0] = Int32GetDatum(fate_of(gather, entry)->number);
 	nulls[0] = false;
-	dr_digest_read_key(gather->digest, entry, values + 1, nulls + 1);
+	dr_intake_read_key(dr_digest_intake(gather->digest), entry, values + 1, nulls + 1);
 	put(result, values, nulls);
 }
 
@@ -404,7 +404,7 @@ dr_gather_is_new(DrGather *gather, HeapTuple key, TupleDesc desc)
 	DrEntry    *entry;
 
 	heap_deform_tuple(key, desc, values, nulls);
-	dr_digest_find(gather->digest, gather->table, 1, values, nulls, &entry);
+	dr_intake_find(dr_digest_intake(gather->digest), gather->table, 1, values, nulls, &entry);
 	if (entry != NULL)			/* a trigger may have changed the key */
 		fate_of(gather, entry)->is_new = true;
 }
@@ -422,7 +422,7 @@ entry_of_row(DrGather *gather, const Datum *values, const bool *nulls)
 		key[i] = values[def->keys[i]];
 		key_nulls[i] = nulls[def->keys[i]];
 	}
-	dr_digest_find(gather->digest, gather->table, 1, key, key_nulls, &entry);
+	dr_intake_find(dr_digest_intake(gather->digest), gather->table, 1, key, key_nulls, &entry);
 	return entry;
 }
 
@@ -533,7 +533,7 @@ dr_gather_found(DrGather *gather, HeapTuple row, TupleDesc desc)
 
 	heap_deform_tuple(row, desc, values, nulls);
 	event = &gather->events[DatumGetInt32(values[0])];
-	order = dr_digest_compare(gather->digest, values + 1, nulls + 1,
+	order = dr_intake_compare(dr_digest_intake(gather->digest), values + 1, nulls + 1,
 							  event->values, event->nulls);
 	event->stored++;
 	if (order == 0)
@@ -625,7 +625,7 @@ dr_gather_again(DrGather *gather, DrGathered *result)
 	{
 		if (!gather->entries[i]->again)
 			continue;
-		dr_digest_read_key(gather->digest, gather->entries[i], values, nulls);
+		dr_intake_read_key(dr_digest_intake(gather->digest), gather->entries[i], values, nulls);
 		put(result, values, nulls);
 	}
 }

@@ -183,7 +183,7 @@ find_entries(Update *update, const DrDefinition *def, int n, DrDigest *digest,
 			update->keys[i * def->nkeys + k] =
 				slot_getattr(update->stored[i], update->target.attnos[def->keys[k]],
 							 &update->key_nulls[i * def->nkeys + k]);
-	dr_digest_find(digest, table, n, update->keys, update->key_nulls, update->entries);
+	dr_intake_find(dr_digest_intake(digest), table, n, update->keys, update->key_nulls, update->entries);
 }
 
 /* Merge what a stored row's key has new into the row. */

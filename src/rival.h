@@ -2,7 +2,7 @@
  * rival.h
  *		Which of two rows of one event counts.
  *
- * Layer 3.
+ * Layer 2.
  */
 #ifndef DR_RIVAL_H
 #define DR_RIVAL_H

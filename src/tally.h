@@ -2,7 +2,7 @@
  * tally.h
  *		The measures of one key, while rows are added to them.
  *
- * Layer 4.
+ * Layer 3.
  */
 #ifndef DR_TALLY_H
 #define DR_TALLY_H

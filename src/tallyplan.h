@@ -2,7 +2,7 @@
  * tallyplan.h
  *		How the measures of a definition are computed row by row.
  *
- * Layer 3.
+ * Layer 2.
  */
 #ifndef DR_TALLYPLAN_H
 #define DR_TALLYPLAN_H

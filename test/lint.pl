@@ -13,9 +13,9 @@ use FindBin;
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns)],
-  [qw(catalog databases definition phrase patience)],
-  [qw(announce catalog_write locks stop request objects plans progress watermark change tallyplan rival)],
-  [qw(query compare tally target content)],
+  [qw(catalog databases definition phrase patience tallyplan rival)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change tally)],
+  [qw(query compare target content intake)],
   [qw(folding event check current guard adopt steps digest replace)],
   [qw(late batch gather shadow remove merge heal)],
   [qw(create refresh fold chunk)],

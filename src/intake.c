@@ -1,0 +1,458 @@
+/*
+ * intake.c
+ *		Rows of the source added to the measures of their keys, in memory.
+ *
+ * With deduplication, the instants that were seen under a key tell a row of a
+ * new event from one of an event that was there before.  The earlier row is
+ * then read once more, from its place in the table:
+ *
+ *		the rows are the same			nothing
+ *		the earlier one counts			nothing
+ *		the later one counts			it takes the earlier one's place in the
+ *										measures; where that cannot be done, the
+ *										key is left to be computed again
+ *
+ * Rows are looked at in batches, whose keys are fetched into the processor's
+ * cache ahead.
+ *
+ * It serves where a key is told by the bytes of its values, duplicates by key
+ * and instant, and the measures' states can be kept outside of their
+ * aggregates.
+ */
+#include "intake.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "pack.h"
+#include "rival.h"
+#include "room.h"
+
+/* Rows that are looked at together. */
+#define BATCH_ROWS		128
+#define BATCH_ROOM		(64 * 1024)
+
+/* Columns of the scan before those of the event, where duplicates are looked
+ * for. */
+enum
+{
+	PLACE_TID,
+	PLACE_TABLE,
+	PLACE_COLUMNS
+};
+
+typedef struct Row
+{
+	Datum	   *values;			/* the columns of the scan */
+	bool	   *nulls;
+	DrKey		key;
+	DrEntry    *candidate;
+} Row;
+
+struct DrIntake
+{
+	const DrDefinition *def;
+	DrTally    *tally;
+	DrRivals   *rivals;			/* NULL: no duplicates are looked for */
+	Snapshot	snapshot;		/* that earlier rows are read by */
+
+	/* what is read: places and events */
+	TupleDesc	desc;
+	int			first_event;
+	DrKind	   *kinds;
+	DrKind	   *key_kinds;
+
+	Row			rows[BATCH_ROWS];
+	int			nrows;
+	DrRoom		room;
+	DrTallyRow *row;
+	DrTallyRow *earlier;
+
+	/* where rows go */
+	DrKeyTable *table;			/* NULL: into the parts */
+	Tuplestorestate **parts;
+	int			level;			/* how often the rows were split before */
+	Size		limit;			/* bytes that the table may take */
+	bool		overflows;		/* it takes more */
+};
+
+/* ------------------------------------------------------------- preparation */
+
+/* The scan's columns: each event with its place, or without. */
+static TupleDesc
+scan_desc(const DrDefinition *def, bool placed)
+{
+	TupleDesc	events = dr_tally_event_desc(def);
+	TupleDesc	desc;
+
+	if (!placed)
+		return events;
+	desc = CreateTemplateTupleDesc(PLACE_COLUMNS + def->nevents);
+	TupleDescInitEntry(desc, PLACE_TID + 1, "place", TIDOID, -1, 0);
+	TupleDescInitEntry(desc, PLACE_TABLE + 1, "table", OIDOID, -1, 0);
+	for (int i = 0; i < def->nevents; i++)
+		TupleDescCopyEntry(desc, PLACE_COLUMNS + i + 1, events, i + 1);
+	return desc;
+}
+
+static void
+make_rows(DrIntake *intake)
+{
+	int			natts = intake->desc->natts;
+
+	for (int i = 0; i < BATCH_ROWS; i++)
+	{
+		intake->rows[i].values = palloc(natts * sizeof(Datum));
+		intake->rows[i].nulls = palloc(natts * sizeof(bool));
+	}
+	dr_room_make(&intake->room, BATCH_ROOM);
+	intake->row = dr_tally_make_row(intake->tally);
+	intake->earlier = dr_tally_make_row(intake->tally);
+}
+
+/* For rows with the columns of an event, each with its place where duplicates
+ * are looked for; NULL where the query cannot be computed in this way. */
+DrIntake *
+dr_intake_make(const DrDefinition *def, bool deduplicate)
+{
+	DrTally    *tally = dr_tally_prepare(def, deduplicate);
+	DrIntake   *intake;
+
+	if (tally == NULL)
+		return NULL;
+	intake = palloc0(sizeof(DrIntake));
+	intake->def = def;
+	intake->tally = tally;
+	intake->limit = get_hash_memory_limit();
+	intake->first_event = deduplicate ? PLACE_COLUMNS : 0;
+	intake->desc = scan_desc(def, deduplicate);
+	intake->kinds = dr_pack_kinds(intake->desc);
+	intake->key_kinds = dr_pack_kinds(dr_tally_key_desc(def));
+	if (deduplicate)
+		intake->rivals = dr_rivals_make(def, dr_tally_event_desc(def));
+	make_rows(intake);
+	return intake;
+}
+
+DrTally *
+dr_intake_tally(const DrIntake *intake)
+{
+	return intake->tally;
+}
+
+TupleDesc
+dr_intake_desc(const DrIntake *intake)
+{
+	return intake->desc;
+}
+
+/* By which snapshot the rows are read that come from now on. */
+void
+dr_intake_by(DrIntake *intake, Snapshot snapshot)
+{
+	intake->snapshot = snapshot;
+}
+
+/* What was read of the source goes with whatever has read it. */
+void
+dr_intake_leave_source(DrIntake *intake)
+{
+	if (intake->rivals != NULL)
+		dr_rivals_end(intake->rivals);
+}
+
+/* ------------------------------------------------------------------- look-ups */
+
+/* What a key is found by, to the end of the batch. */
+static void
+make_key(DrIntake *intake, const Datum *values, const bool *nulls, DrKey *key)
+{
+	int			n = intake->def->nkeys;
+	DrPart		parts[INDEX_MAX_KEYS];
+	char	   *image;
+
+	key->size = dr_pack_measure(intake->key_kinds, n, values, nulls, parts);
+	key->image = image = dr_room_allocate(&intake->room, key->size);
+	dr_pack_write(image, key->size, intake->key_kinds, n, values, nulls, parts);
+	key->hash = dr_keytable_hash(image, key->size);
+}
+
+static void
+end_batch(DrIntake *intake)
+{
+	intake->nrows = 0;
+	dr_room_clear(&intake->room);
+	dr_tally_forget(intake->tally);
+}
+
+/*
+ * The entries of keys that stand somewhere else, each or NULL; "keys" has the
+ * values of one key after those of another.
+ */
+void
+dr_intake_find(DrIntake *intake, DrKeyTable *table, int n, const Datum *keys,
+			   const bool *nulls, DrEntry **entries)
+{
+	int			nkeys = intake->def->nkeys;
+	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
+	DrKey	   *sought = palloc(n * sizeof(DrKey));
+
+	for (int i = 0; i < n; i++)
+	{
+		make_key(intake, keys + i * nkeys, nulls + i * nkeys, &sought[i]);
+		dr_keytable_prefetch(table, sought[i].hash);
+	}
+	for (int i = 0; i < n; i++)
+		entries[i] = dr_keytable_candidate(table, sought[i].hash);
+	for (int i = 0; i < n; i++)
+		if (!dr_keytable_is(entries[i], &sought[i]))
+			entries[i] = dr_keytable_find(table, &sought[i]);
+	MemoryContextSwitchTo(before);
+	end_batch(intake);
+}
+
+/* The entry of an event's key, a new one where there is none; NULL for a key
+ * with a NULL. */
+DrEntry *
+dr_intake_enter(DrIntake *intake, DrKeyTable *table, const Datum *event, const bool *nulls)
+{
+	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
+	DrTallyRow *row = intake->row;
+	DrEntry    *entry = NULL;
+	bool		has_null = false;
+	DrKey		key;
+
+	dr_tally_read_key(intake->tally, event, nulls, row);
+	for (int i = 0; i < intake->def->nkeys; i++)
+		has_null |= row->nulls[i];
+	if (!has_null)
+	{
+		make_key(intake, row->values, row->nulls, &key);
+		entry = dr_keytable_enter(table, &key);
+	}
+	MemoryContextSwitchTo(before);
+	end_batch(intake);
+	return entry;
+}
+
+/* Which of two rows of an event counts: the first (< 0), the other one, or are
+ * they the same?  The intake looks for duplicates. */
+int
+dr_intake_compare(DrIntake *intake, Datum *a, bool *a_nulls, const Datum *b, const bool *b_nulls)
+{
+	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
+	int			result = dr_rivals_compare(intake->rivals, a, a_nulls, b, b_nulls);
+
+	MemoryContextSwitchTo(before);
+	end_batch(intake);
+	return result;
+}
+
+/* --------------------------------------------------------------------- rows */
+
+static int64
+instant_of(const DrIntake *intake, const Row *row)
+{
+	Datum		time = row->values[intake->first_event];
+
+	return intake->def->time_kind == DR_TIME_DATE ? DatumGetInt32(time) : DatumGetInt64(time);
+}
+
+static void
+set_place(DrIntake *intake, DrEvent *event, const Row *row)
+{
+	dr_rivals_place(intake->rivals, event, row->values[PLACE_TID], row->values[PLACE_TABLE]);
+}
+
+/* An event whose place is known has another row. */
+static void
+settle_duplicate(DrIntake *intake, DrEntry *entry, DrEvent *event, Row *row)
+{
+	const Datum *earlier;
+	const bool *nulls;
+
+	if (!dr_rivals_beaten(intake->rivals, intake->snapshot, event,
+						  row->values + intake->first_event, row->nulls + intake->first_event))
+		return;
+	earlier = dr_rivals_earlier(intake->rivals, &nulls);
+	dr_tally_read(intake->tally, earlier, nulls, intake->earlier);
+	entry->again = !dr_tally_replace(intake->tally, intake->table, entry,
+									 intake->earlier, intake->row);
+	set_place(intake, event, row);
+}
+
+static void
+add_row(DrIntake *intake, DrEntry *entry, Row *row)
+{
+	DrKeyTable *table = intake->table;
+	DrEvent    *event;
+	bool		found;
+
+	if (entry->again)
+		return;
+	dr_tally_read(intake->tally, row->values + intake->first_event,
+				  row->nulls + intake->first_event, intake->row);
+	if (intake->rivals != NULL)
+	{
+		event = dr_keytable_event(table, entry, instant_of(intake, row), &found);
+		if (found)
+		{
+			settle_duplicate(intake, entry, event, row);
+			return;
+		}
+		set_place(intake, event, row);
+	}
+	if (intake->row->counts)
+		dr_tally_add(intake->tally, table, entry, intake->row);
+}
+
+/* Find the keys of the batch.  A row that WHERE leaves out has none, but where
+ * it is needed to tell duplicates. */
+static void
+find_keys(DrIntake *intake)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < intake->nrows; i++)
+	{
+		Row			read = intake->rows[i];
+		Row		   *row = &intake->rows[kept];
+
+		if (intake->rivals == NULL &&
+			!dr_tally_counts(intake->tally, read.values, read.nulls, intake->row))
+			continue;
+		intake->rows[i] = *row;
+		*row = read;
+		kept++;
+		dr_tally_read_key(intake->tally, row->values + intake->first_event,
+						  row->nulls + intake->first_event, intake->row);
+		make_key(intake, intake->row->values, intake->row->nulls, &row->key);
+	}
+	intake->nrows = kept;
+}
+
+/* Write each row to the part of its key. */
+static void
+split_batch(DrIntake *intake)
+{
+	for (int i = 0; i < intake->nrows; i++)
+	{
+		Row		   *row = &intake->rows[i];
+		uint32		part = row->key.hash >> (32 - DR_INTAKE_PART_BITS * (intake->level + 1));
+
+		tuplestore_putvalues(intake->parts[part & (DR_INTAKE_PARTS - 1)], intake->desc,
+							 row->values, row->nulls);
+	}
+}
+
+/* Find who may be the rows' entries, and have them fetched, with the events
+ * that were seen last. */
+static void
+find_candidates(DrIntake *intake)
+{
+	int			n = intake->nrows;
+
+	for (int i = 0; i < n; i++)
+		dr_keytable_prefetch(intake->table, intake->rows[i].key.hash);
+	for (int i = 0; i < n; i++)
+	{
+		Row		   *row = &intake->rows[i];
+
+		row->candidate = dr_keytable_candidate(intake->table, row->key.hash);
+	}
+	for (int i = 0; i < n; i++)
+		if (intake->rows[i].candidate != NULL && intake->rows[i].candidate->events != NULL)
+			dr_prefetch(intake->rows[i].candidate->events);
+}
+
+static DrEntry *
+entry_of(DrIntake *intake, const Row *row)
+{
+	if (dr_keytable_is(row->candidate, &row->key))
+		return row->candidate;
+	return dr_keytable_enter(intake->table, &row->key);
+}
+
+/* Add the rows of the batch, or split them. */
+static void
+add_batch(DrIntake *intake)
+{
+	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
+
+	find_keys(intake);
+	if (intake->table == NULL)
+		split_batch(intake);
+	else
+	{
+		find_candidates(intake);
+		for (int i = 0; i < intake->nrows && !intake->overflows; i++)
+		{
+			add_row(intake, entry_of(intake, &intake->rows[i]), &intake->rows[i]);
+			dr_tally_relieve(intake->tally);
+			intake->overflows = dr_keytable_memory(intake->table) > intake->limit;
+		}
+	}
+	MemoryContextSwitchTo(before);
+	end_batch(intake);
+}
+
+/* A row of the scan, or of a part; false where memory does not suffice. */
+bool
+dr_intake_take(DrIntake *intake, TupleTableSlot *slot)
+{
+	Row		   *row = &intake->rows[intake->nrows++];
+
+	slot_getallattrs(slot);
+	for (int i = 0; i < intake->desc->natts; i++)
+	{
+		const DrKind *kind = &intake->kinds[i];
+
+		row->nulls[i] = slot->tts_isnull[i];
+		row->values[i] = slot->tts_values[i];
+		if (!kind->typbyval && !row->nulls[i])
+		{
+			Size		size = datumGetSize(row->values[i], false, kind->typlen);
+			char	   *copy = dr_room_allocate(&intake->room, size);
+
+			memcpy(copy, DatumGetPointer(row->values[i]), size);
+			row->values[i] = PointerGetDatum(copy);
+		}
+	}
+	if (intake->nrows == BATCH_ROWS || intake->room.used > BATCH_ROOM / 2)
+		add_batch(intake);
+	return !intake->overflows;
+}
+
+/* The rest of them; false likewise. */
+bool
+dr_intake_finish(DrIntake *intake)
+{
+	if (intake->nrows > 0 && !intake->overflows)
+		add_batch(intake);
+	return !intake->overflows;
+}
+
+/*
+ * Where the rows that come from now on go: to the entries of a table, or (NULL)
+ * to DR_INTAKE_PARTS parts, by bits of their keys' hashes that "level" splits
+ * before did not look at.  Rows that were not finished are forgotten.
+ */
+void
+dr_intake_aim(DrIntake *intake, DrKeyTable *table, Tuplestorestate **parts, int level)
+{
+	end_batch(intake);
+	intake->table = table;
+	intake->parts = parts;
+	intake->level = level;
+	intake->overflows = false;
+}
+
+/* The values of an entry's key; they point into the entry. */
+void
+dr_intake_read_key(const DrIntake *intake, const DrEntry *entry, Datum *values, bool *nulls)
+{
+	dr_pack_read(entry->key.image, intake->key_kinds, intake->def->nkeys, values, nulls);
+}

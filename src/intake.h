@@ -1,0 +1,43 @@
+/*
+ * intake.h
+ *		Rows of the source added to the measures of their keys, in memory.
+ *
+ * Layer 4.
+ */
+#ifndef DR_INTAKE_H
+#define DR_INTAKE_H
+
+#include "dailyrollup.h"
+
+#include "executor/tuptable.h"
+#include "utils/snapshot.h"
+#include "utils/tuplestore.h"
+
+#include "keytable.h"
+#include "tally.h"
+
+/* Parts that rows are split into, by so many bits of their keys' hashes. */
+#define DR_INTAKE_PART_BITS		5
+#define DR_INTAKE_PARTS			(1 << DR_INTAKE_PART_BITS)
+
+typedef struct DrIntake DrIntake;
+
+extern DrIntake *dr_intake_make(const DrDefinition *def, bool deduplicate);
+extern DrTally *dr_intake_tally(const DrIntake *intake);
+extern TupleDesc dr_intake_desc(const DrIntake *intake);
+extern void dr_intake_by(DrIntake *intake, Snapshot snapshot);
+extern void dr_intake_aim(DrIntake *intake, DrKeyTable *table, Tuplestorestate **parts, int level);
+extern bool dr_intake_take(DrIntake *intake, TupleTableSlot *slot);
+extern bool dr_intake_finish(DrIntake *intake);
+extern void dr_intake_leave_source(DrIntake *intake);
+
+extern void dr_intake_find(DrIntake *intake, DrKeyTable *table, int n, const Datum *keys,
+						   const bool *nulls, DrEntry **entries);
+extern DrEntry *dr_intake_enter(DrIntake *intake, DrKeyTable *table, const Datum *event,
+								const bool *nulls);
+extern int	dr_intake_compare(DrIntake *intake, Datum *a, bool *a_nulls, const Datum *b,
+							  const bool *b_nulls);
+extern void dr_intake_read_key(const DrIntake *intake, const DrEntry *entry, Datum *values,
+							   bool *nulls);
+
+#endif							/* DR_INTAKE_H */
