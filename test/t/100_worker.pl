@@ -8,34 +8,25 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
 use Time::HiRes qw(sleep time);
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# A zone where it is about noon: no test waits for a midnight.
-my $hour = (gmtime)[2];
-my $zone = sprintf 'Etc/GMT%s', $hour == 12 ? '' : sprintf '%+d', $hour - 12;
+use DrWorker;
 
-my $node = PostgreSQL::Test::Cluster->new('worker');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-fsync = off
-timezone = 'UTC'
-shared_preload_libraries = 'dailyrollup'
-dailyrollup.delay = 0
-dailyrollup.late_interval = 0
+my $zone = noon_zone();
+
+my $node = worker_node('worker', <<'CONF');
 allow_in_place_tablespaces = on
 CONF
 $node->start;
 
-# Rows of the last three days, k of 0 to 4.
-my $source = <<'SQL';
-CREATE TABLE events (k int, at timestamptz NOT NULL, n int);
-CREATE INDEX ON events (k, at);
-INSERT INTO events SELECT i % 5, now() - i * interval '1 hour', i FROM generate_series(1, 72) i;
-SQL
+my $source = events();
 my $query = 'SELECT k, count(*), sum(n) FROM events GROUP BY k';
 
 sub set

@@ -10,15 +10,18 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
 use JSON::PP;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# A zone where it is about noon: no test waits for a midnight.
-my $hour = (gmtime)[2];
-my $zone = sprintf 'Etc/GMT%s', $hour == 12 ? '' : sprintf '%+d', $hour - 12;
+use DrWorker;
+
+my $zone = noon_zone();
 my $midnight = "date_trunc('day', now(), '$zone')";
 
 my $node = PostgreSQL::Test::Cluster->new('due');

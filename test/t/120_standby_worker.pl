@@ -4,31 +4,23 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# A zone where it is about noon: no test waits for a midnight.
-my $hour = (gmtime)[2];
-my $zone = sprintf 'Etc/GMT%s', $hour == 12 ? '' : sprintf '%+d', $hour - 12;
+use DrWorker;
 
-my $primary = PostgreSQL::Test::Cluster->new('primary');
-$primary->init(allows_streaming => 1);
-$primary->append_conf('postgresql.conf', <<'CONF');
-fsync = off
-timezone = 'UTC'
-shared_preload_libraries = 'dailyrollup'
-dailyrollup.delay = 0
-dailyrollup.late_interval = 0
-CONF
+my $zone = noon_zone();
+
+my $primary = worker_node('primary', undef, allows_streaming => 1);
 $primary->start;
 $primary->safe_psql('postgres', <<"SQL");
 SET client_min_messages = warning;
 CREATE EXTENSION dailyrollup;
-CREATE TABLE events (k int, at timestamptz NOT NULL, n int);
-CREATE INDEX ON events (k, at);
-INSERT INTO events SELECT i % 5, now() - i * interval '1 hour', i FROM generate_series(1, 72) i;
-SELECT rollup_create('daily', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', time_zone => '$zone', mode => 'on');
+@{[ events() ]}SELECT rollup_create('daily', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', time_zone => '$zone', mode => 'on');
 SQL
 $primary->poll_query_until('postgres', q{SELECT state = 'on' FROM rollup_status}) or die 'the primary makes no pass';
 

@@ -16,19 +16,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 use DrSession;
+use DrWorker;
 
-# A zone where it is about noon: no test waits for a midnight.
-my $hour = (gmtime)[2];
-my $zone = sprintf 'Etc/GMT%s', $hour == 12 ? '' : sprintf '%+d', $hour - 12;
+my $zone = noon_zone();
 
-my $node = PostgreSQL::Test::Cluster->new('neighbours');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-fsync = off
-timezone = 'UTC'
-shared_preload_libraries = 'dailyrollup'
-dailyrollup.delay = 0
-dailyrollup.late_interval = 0
+my $node = worker_node('neighbours', <<'CONF');
 max_prepared_transactions = 10
 log_min_messages = debug1
 log_error_verbosity = verbose

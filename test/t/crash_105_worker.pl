@@ -18,30 +18,16 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 use DrSession;
+use DrWorker;
 
-# A zone where it is about noon: no test waits for a midnight.
-my $hour = (gmtime)[2];
-my $zone = sprintf 'Etc/GMT%s', $hour == 12 ? '' : sprintf '%+d', $hour - 12;
+my $zone = noon_zone();
 
-my $node = PostgreSQL::Test::Cluster->new('worker');
-$node->init;
-$node->append_conf('postgresql.conf', <<'CONF');
-fsync = off
-timezone = 'UTC'
-shared_preload_libraries = 'dailyrollup'
-dailyrollup.delay = 0
-dailyrollup.late_interval = 0
+my $node = worker_node('worker', <<'CONF');
 log_error_verbosity = verbose
 restart_after_crash = on
 CONF
 $node->start;
-my $setup = <<'SQL';
-SET client_min_messages = error;
-CREATE EXTENSION dailyrollup;
-CREATE TABLE events (k int, at timestamptz NOT NULL, n int);
-CREATE INDEX ON events (k, at);
-INSERT INTO events SELECT i % 5, now() - i * interval '1 hour', i FROM generate_series(1, 72) i;
-SQL
+my $setup = "SET client_min_messages = error;\nCREATE EXTENSION dailyrollup;\n" . events();
 $node->safe_psql('postgres', $setup);
 
 my $holder;
