@@ -3,11 +3,13 @@
 #   make, make install                       as every PGXS extension
 #   make installcheck                        likewise, on a server with
 #                                            max_prepared_transactions > 0
-#   make test, lint, demo, analyze, coverage see test/run.sh and test/demo.sh
+#   make test, lint, demo, analyze, coverage, sanitize
+#                                            see test/run.sh and test/demo.sh
 #   make bench                               see test/bench.sh
 #
 # Variables: PG_CONFIG (which PostgreSQL), WERROR=1 (warnings are errors),
-# WAITPOINTS=1 (the tests' build, never installed for use), COVERAGE=1 (gcov);
+# WAITPOINTS=1 (the tests' build, never installed for use), COVERAGE=1 (gcov),
+# SANITIZE=1 (UndefinedBehaviorSanitizer);
 # of the tests: KINDS, TESTS, PGTEST_USER, DR_TEST_DATA, DR_SEED, DR_SEEDS;
 # of the benchmarks: BENCH, BENCH_ROWS, BENCH_DAYS, BENCH_ROUNDS.
 #
@@ -40,12 +42,18 @@ PG_CFLAGS += -O0 --coverage
 SHLIB_LINK += --coverage
 endif
 
+# the server itself is built without, so the library brings the runtime along
+ifneq ($(SANITIZE),)
+PG_CFLAGS += -O1 -fno-omit-frame-pointer -fsanitize=undefined -fno-sanitize-recover=undefined
+SHLIB_LINK += -fsanitize=undefined
+endif
+
 PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # Our own targets need no PostgreSQL yet: the tests install one.  PGXS is read
 # for every other target.
-own = test check lint demo bench analyze coverage
+own = test check lint demo bench analyze coverage sanitize
 .PHONY: $(own)
 
 # which PostgreSQL the scripts shall use; empty: theirs to find
@@ -64,6 +72,8 @@ analyze:
 	@PG_CONFIG='$(named_pg_config)' test/analyze.sh
 coverage:
 	@PG_CONFIG='$(named_pg_config)' COVERAGE=1 test/run.sh
+sanitize:
+	@PG_CONFIG='$(named_pg_config)' SANITIZE=1 test/run.sh
 
 ifneq ($(filter-out $(own),$(or $(MAKECMDGOALS),all)),)
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)

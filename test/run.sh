@@ -12,7 +12,9 @@
 #   tap         test/t/*.pl; crash_*.pl on the waitpoint build
 #
 # With COVERAGE=1 (make coverage): from one gcov build, without lint and
-# waitpoints, and at the end the share of lines that ran.
+# waitpoints, and at the end the share of lines that ran.  With SANITIZE=1 (make
+# sanitize): from one build, likewise, that ends the server at the first
+# undefined behaviour (UndefinedBehaviorSanitizer).
 #
 # From the environment: KINDS (as the arguments), TESTS (names or patterns of
 # tests, of all kinds, to run alone), PG_CONFIG, PGTEST_USER (whom root becomes:
@@ -25,7 +27,7 @@ shopt -s extglob
 . "$(dirname "$0")/cluster.sh"
 
 all_kinds='lint build waitpoints regress pgtap isolation tap'
-[ -z "${COVERAGE:-}" ] || all_kinds='build regress pgtap isolation tap'
+[ -z "${COVERAGE:-}${SANITIZE:-}" ] || all_kinds='build regress pgtap isolation tap'
 kinds=${*:-${KINDS:-$all_kinds}}
 for kind in $kinds; do
   case " $all_kinds " in *" $kind "*) ;; *) die "no such kind of test: $kind (there are: $all_kinds)" ;; esac
@@ -55,6 +57,9 @@ if [ -n "${COVERAGE:-}" ]; then
   export GCOV_PREFIX=$work/gcov
   mkdir "$GCOV_PREFIX"
   hand_over "$GCOV_PREFIX"
+elif [ -n "${SANITIZE:-}" ]; then
+  plain=sanitized waitpoints=sanitized
+  export UBSAN_OPTIONS=print_stacktrace=1
 fi
 
 # --- the kinds ------------------------------------------------------------
@@ -94,6 +99,8 @@ kind_build() {
   if [ -n "${COVERAGE:-}" ]; then
     build coverage WAITPOINTS=1 COVERAGE=1
     rm -f "$top"/build/coverage/src/*.gcda
+  elif [ -n "${SANITIZE:-}" ]; then
+    build sanitized WAITPOINTS=1 SANITIZE=1
   else
     build plain ${WERROR:+WERROR=1}
     build waitpoints WAITPOINTS=1 ${WERROR:+WERROR=1}
