@@ -400,6 +400,24 @@ warn_of_trigger(CreateTrigStmt *stmt)
 		dr_adopt_warn_of_triggers(table);
 }
 
+/* A new partition is watched.  (Not by every command on one: what a dump brings
+ * back are the triggers of one rollup before those of another.) */
+static void
+relation_made(Oid relation)
+{
+	List	   *rollups;
+	ListCell   *cell;
+
+	if (!get_rel_relispartition(relation))
+		return;
+	rollups = rollups_above(relation);
+	foreach(cell, rollups)
+	{
+		dr_source_check_again(((DrRollup *) lfirst(cell))->source);
+		dr_create_truncate_triggers(lfirst(cell), relation);
+	}
+}
+
 static void
 changed(Node *parsetree)
 {
@@ -414,19 +432,8 @@ changed(Node *parsetree)
 		check_tables(lfirst_oid(cell));
 		if (IsA(parsetree, AlterTableStmt))
 			relation_altered(lfirst_oid(cell), (AlterTableStmt *) parsetree);
-		else
-		{
-			List	   *rollups = rollups_above(lfirst_oid(cell));
-			ListCell   *rollup;
-
-			if (!get_rel_relispartition(lfirst_oid(cell)))
-				continue;
-			foreach(rollup, rollups)
-			{
-				dr_source_check_again(((DrRollup *) lfirst(rollup))->source);
-				dr_create_truncate_triggers(lfirst(rollup), lfirst_oid(cell));
-			}
-		}
+		else if (!IsA(parsetree, CreateTrigStmt) && !IsA(parsetree, RuleStmt))
+			relation_made(lfirst_oid(cell));
 	}
 }
 
