@@ -250,8 +250,8 @@ dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **ri
 }
 
 /*
- * Is the key "plain": without a NULL, and short enough for an entry of a btree
- * index?  Two thirds of what an entry may take, for what it adds to the values.
+ * Is the key "plain": short enough for an entry of a btree index?  True or NULL.
+ * Two thirds of what an entry may take, for what it adds to the values.
  */
 char *
 dr_phrase_is_plain(const DrDefinition *def, char **texts)
@@ -260,27 +260,9 @@ dr_phrase_is_plain(const DrDefinition *def, char **texts)
 
 	initStringInfo(&size);
 	for (int i = 0; i < def->nkeys; i++)
-		appendStringInfo(&size, "%spg_catalog.pg_column_size(%s)",
+		appendStringInfo(&size, "%scoalesce(pg_catalog.pg_column_size(%s), 0)",
 						 i == 0 ? "" : " + ", texts[i]);
-	return psprintf("(pg_catalog.num_nulls(%s) = 0 AND %s < 1800)",
-					dr_phrase_join(texts, def->nkeys, ", "), size.data);
-}
-
-/*
- * "That key has no mark of that kind", in a form that is hashed over many keys,
- * and that finds a plain mark by its index; "kind" is SQL.
- */
-char *
-dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, const char *kind,
-				   char **texts)
-{
-	char	  **mark = dr_phrase_mark_key(def, "m");
-	char	   *name = dr_phrase_relation(marks);
-
-	return psprintf("NOT EXISTS (SELECT FROM %s m WHERE m.plain AND %s AND m.dirties = %s)"
-					" AND NOT EXISTS (SELECT FROM %s m WHERE NOT m.plain AND %s AND m.dirties = %s)",
-					name, dr_phrase_plainly_equal(def, mark, texts), kind,
-					name, dr_phrase_record_equal(def, key_type, mark, texts), kind);
+	return psprintf("CASE WHEN %s < 1800 THEN true END", size.data);
 }
 
 /* The key as jsonb: an object of the key's columns. */

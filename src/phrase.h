@@ -45,8 +45,6 @@ extern char *dr_phrase_any_null(const DrDefinition *def, char **texts, bool trus
 extern char *dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right,
 								bool no_nulls);
 extern char *dr_phrase_is_plain(const DrDefinition *def, char **texts);
-extern char *dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, const char *kind,
-								char **texts);
 extern char *dr_phrase_key_json(const DrDefinition *def, char **texts);
 extern bool dr_phrase_duplicates_possible(const DrDefinition *def);
 extern char *dr_phrase_expression(const DrDefinition *def, Node *expr);

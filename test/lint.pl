@@ -14,7 +14,7 @@ my @layers = (
   [qw(dailyrollup compat image pack room)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source)],
   [qw(catalog databases definition phrase patience)],
-  [qw(announce catalog_write locks stop request objects plans progress watermark change tallyplan rival)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change tallyplan rival seen marked)],
   [qw(query compare tally target content)],
   [qw(folding event check current guard adopt steps digest replace)],
   [qw(late batch gather shadow remove merge)],
