@@ -120,7 +120,7 @@ dr_objects_definition_of(const DrDefinition *def, const char *events)
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	dr_phrase_append_content_of(&buf, def, events, " ");
+	dr_phrase_append_content_of(&buf, def, events, " ", NULL);
 	return buf.data;
 }
 
@@ -133,20 +133,76 @@ unmarked(const DrDefinition *def, const DrRollup *rollup, const char *live_liter
 					dr_phrase_own("proof", rollup->id), dr_phrase_join(key, def->nkeys, ", "));
 }
 
+/* Add the column to the order, unless it is there. */
+static void
+add_to_order(int *order, int *n, int column)
+{
+	for (int i = 0; i < *n; i++)
+		if (order[i] == column)
+			return;
+	order[(*n)++] = column;
+}
+
+/*
+ * The legs' columns in the order in which the planner takes them from there: the
+ * keys, then those of each measure as it is merged.  What is in that order
+ * already needs no step of its own in the plan, and no projection of its rows.
+ */
+static int *
+legs_order(const DrDefinition *def)
+{
+	int		   *order = palloc(def->ncolumns * sizeof(int));
+	int			n = 0;
+
+	for (int i = 0; i < def->nkeys; i++)
+		add_to_order(order, &n, def->keys[i]);
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		const DrColumn *column = &def->columns[i];
+
+		add_to_order(order, &n, i);
+		if (!column->is_key && column->at_column >= 0)
+			add_to_order(order, &n, column->at_column);
+		if (!column->is_key && column->otherwise != NULL && column->presence >= 0)
+			add_to_order(order, &n, column->presence);
+	}
+	return order;
+}
+
+/* The columns in the legs' order; "key" has the keys, in theirs. */
+static char *
+legs_columns(const DrDefinition *def, char **key, const char *alias)
+{
+	int		   *order = legs_order(def);
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, dr_phrase_join(key, def->nkeys, ", "));
+	for (int i = def->nkeys; i < def->ncolumns; i++)
+		appendStringInfo(&buf, ", %s%s%s", alias ? alias : "", alias ? "." : "",
+						 quote_identifier(def->columns[order[i]].name));
+	return buf.data;
+}
+
 /* Live, where it counts, without the marked keys. */
 static void
 append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				   const char *live_literal)
 {
+	char	  **key = dr_phrase_live_key(def, "l");
+
 	appendStringInfo(buf, "SELECT %s FROM ONLY %s l WHERE dailyrollup._live_counts(%s) AND %s",
-					 dr_phrase_columns(def, "l", true, true), dr_phrase_relation(rollup->live),
-					 live_literal,
-					 unmarked(def, rollup, live_literal, dr_phrase_live_key(def, "l")));
+					 legs_columns(def, key, "l"), dr_phrase_relation(rollup->live),
+					 live_literal, unmarked(def, rollup, live_literal, key));
 }
 
 /*
  * The tail since W, without the marked keys; no tail where live ends now.  The
  * floor is for the planner, who leaves out partitions below it.
+ *
+ * With an aggregate in it the condition stays above the grouping.  The planner
+ * would have it asked for each row of the source, those included that WHERE
+ * leaves out, for which the key may be an error.
  */
 static void
 append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
@@ -159,13 +215,14 @@ append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 		.lower = psprintf("(SELECT dailyrollup._tail_from_%s(%s))", type, live_literal)
 	};
 
-	appendStringInfo(buf, "%s HAVING %s", dr_phrase_content(def, &scope, def->ndedup > 0),
+	appendStringInfo(buf, "%s HAVING CASE WHEN pg_catalog.count(*) > 0 THEN %s END",
+					 dr_phrase_content_in_order(def, &scope, def->ndedup > 0, legs_order(def)),
 					 unmarked(def, rollup, live_literal, dr_phrase_event_key(def)));
 }
 
-/* The marks that are plain or not, each by its own index. */
+/* The marks of which "plain" says that, by the index of those. */
 static char *
-marks_that_are(const DrDefinition *def, const DrRollup *rollup, const char *plain)
+marks_whose(const DrDefinition *def, const DrRollup *rollup, const char *plain)
 {
 	return psprintf("SELECT %s, m.proof, m.dirties, m.ctid AS place FROM %s m WHERE m.plain %s",
 					dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", "),
@@ -175,28 +232,23 @@ marks_that_are(const DrDefinition *def, const DrRollup *rollup, const char *plai
 /*
  * Each marked key, from its whole history: the function has a row for the first
  * of the key's marks that count.  This leg comes first, for it verifies the floor
- * that the tail's plan relies on.
+ * that the tail's plan relies on; below, where rows are narrow.
  */
 static void
 append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				  const char *live_literal)
 {
-	bool		first = true;
+	char	  **key = dr_phrase_mark_key(def, "m");
+	char	   *floor = psprintf("dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true))",
+								 live_literal, dr_boundary_type_name(def->time_kind), live_literal);
 
-	appendStringInfoString(buf, "SELECT ");
-	for (int i = 0, k = 0; i < def->ncolumns; i++)
-		dr_phrase_append_item(buf, &first, def->columns[i].is_key ?
-					psprintf("m.k%d", ++k) :
-					psprintf("r.%s", quote_identifier(def->columns[i].name)));
-	appendStringInfo(buf,
-					 " FROM (%s UNION ALL %s) m,"
-					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, m.dirties, m.place, %s) r"
-					 " WHERE dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true))",
-					 marks_that_are(def, rollup, "IS NOT NULL"),
-					 marks_that_are(def, rollup, "IS NULL"),
+	appendStringInfo(buf, "SELECT %s FROM (%s AND %s UNION ALL %s) m,"
+					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, m.dirties, m.place, %s) r",
+					 legs_columns(def, key, "r"),
+					 marks_whose(def, rollup, "IS NOT NULL"), floor,
+					 marks_whose(def, rollup, "IS NULL"),
 					 live_literal, dr_phrase_relation(rollup->definition),
-					 dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", "),
-					 live_literal, dr_boundary_type_name(def->time_kind), live_literal);
+					 dr_phrase_join(key, def->nkeys, ", "));
 }
 
 /* One row a key, from the three legs. */
@@ -204,7 +256,11 @@ static void
 append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 			  const char *live_literal)
 {
+	char	  **names = palloc(def->nkeys * sizeof(char *));
 	bool		first = true;
+
+	for (int i = 0; i < def->nkeys; i++)
+		names[i] = pstrdup(quote_identifier(dr_phrase_key(def, i)->name));
 
 	appendStringInfoString(buf, "SELECT ");
 	for (int i = 0; i < def->ncolumns; i++)
@@ -221,8 +277,7 @@ append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 	append_settled_leg(buf, def, rollup, live_literal);
 	appendStringInfoString(buf, " UNION ALL ");
 	append_tail_leg(buf, def, rollup, live_literal);
-	appendStringInfo(buf, ") u(%s) GROUP BY %s",
-					 dr_phrase_columns(def, NULL, true, true),
+	appendStringInfo(buf, ") u(%s) GROUP BY %s", legs_columns(def, names, NULL),
 					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));
 }
 

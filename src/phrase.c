@@ -496,29 +496,35 @@ dr_phrase_append_events(StringInfo buf, const DrDefinition *def,
 					 dr_phrase_dedup_order(def, in_source));
 }
 
-/* The defining query over "from", which stands for the events. */
+/* The defining query over "from", which stands for the events; its columns in
+ * that order, the keys first, or in their own (NULL). */
 void
 dr_phrase_append_content_of(StringInfo buf, const DrDefinition *def, const char *from,
-				  const char *separator)
+				  const char *separator, const int *order)
 {
 	bool		first = true;
 
 	appendStringInfoString(buf, "SELECT ");
 	for (int i = 0; i < def->ncolumns; i++)
+	{
+		const DrColumn *column = &def->columns[order ? order[i] : i];
+
 		dr_phrase_append_item(buf, &first,
-					psprintf("%s AS %s",
-							 dr_phrase_expression(def, def->columns[i].expr),
-							 quote_identifier(def->columns[i].name)));
+					psprintf("%s AS %s", dr_phrase_expression(def, column->expr),
+							 quote_identifier(column->name)));
+	}
 	appendStringInfo(buf, "%sFROM %s e", separator, from);
 	if (def->where)
 		appendStringInfo(buf, "%sWHERE %s", separator, dr_phrase_expression(def, def->where));
 	appendStringInfo(buf, "%sGROUP BY ", separator);
 	for (int i = 0; i < def->nkeys; i++)
-		appendStringInfo(buf, "%s%d", i == 0 ? "" : ", ", def->keys[i] + 1);
+		appendStringInfo(buf, "%s%d", i == 0 ? "" : ", ", order ? i + 1 : def->keys[i] + 1);
 }
 
+/* "order" is as in dr_phrase_append_content_of. */
 char *
-dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicate)
+dr_phrase_content_in_order(const DrDefinition *def, const DrScope *scope, bool deduplicate,
+						   const int *order)
 {
 	StringInfoData events;
 	StringInfoData buf;
@@ -529,8 +535,14 @@ dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicat
 	appendStringInfoChar(&events, ')');
 
 	initStringInfo(&buf);
-	dr_phrase_append_content_of(&buf, def, events.data, " ");
+	dr_phrase_append_content_of(&buf, def, events.data, " ", order);
 	return buf.data;
+}
+
+char *
+dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicate)
+{
+	return dr_phrase_content_in_order(def, scope, deduplicate, NULL);
 }
 
 /* ------------------------------------------------------------------- merge */

@@ -56,7 +56,9 @@ extern void dr_phrase_append_rows(StringInfo buf, const DrDefinition *def, const
 extern void dr_phrase_append_events(StringInfo buf, const DrDefinition *def, const DrScope *scope,
 									bool deduplicate);
 extern void dr_phrase_append_content_of(StringInfo buf, const DrDefinition *def, const char *from,
-										const char *separator);
+										const char *separator, const int *order);
+extern char *dr_phrase_content_in_order(const DrDefinition *def, const DrScope *scope,
+										bool deduplicate, const int *order);
 extern char *dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicate);
 extern char *dr_phrase_merged(const DrDefinition *def, const DrColumn *column, const char *alias);
 
