@@ -62,7 +62,7 @@ COMMENT ON COLUMN dailyrollup.rollups.reseed_at IS 'when that was asked for: a s
 COMMENT ON COLUMN dailyrollup.rollups.shadow IS 'the table <live>_daily, kept beside live (shadow) or filled to replace its content (new, on); NULL: none';
 COMMENT ON COLUMN dailyrollup.rollups.shadow_watermark IS 'the shadow is exact for rows before this midnight, but for keys that wait; NULL: it does not count';
 COMMENT ON COLUMN dailyrollup.rollups.shadow_at IS 'when the shadow was begun: it fulfils the wishes for a reseed made before it';
-COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_view finds in the marks and shows to _current_row';
+COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_view finds in the marks and in the sequence proof_<id> and shows to the functions behind it';
 COMMENT ON COLUMN dailyrollup.rollups.failures IS 'how many passes over the rollup have failed since the last one that did not';
 COMMENT ON COLUMN dailyrollup.rollups.last_error IS 'the message of the last failure; NULL: the last pass did not fail';
 COMMENT ON COLUMN dailyrollup.rollups.retry_at IS 'when the worker tries again; NULL: when something is due';
@@ -210,8 +210,11 @@ CREATE FUNCTION dailyrollup._live_counts(rollup pg_catalog.regclass) RETURNS pg_
 	AS 'MODULE_PATHNAME', 'dailyrollup_live_counts' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._live_is_left_alone(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_live_is_left_alone' LANGUAGE C STRICT STABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._marks_that_count(rollup pg_catalog.regclass) RETURNS pg_catalog."char"
-	AS 'MODULE_PATHNAME', 'dailyrollup_marks_that_count' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._unmarked_support(pg_catalog.internal) RETURNS pg_catalog.internal
+	AS 'MODULE_PATHNAME', 'dailyrollup_unmarked_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._unmarked(rollup pg_catalog.regclass, key_type anyelement, proof pg_catalog.int8, VARIADIC "key" "any") RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_unmarked' LANGUAGE C STABLE PARALLEL SAFE COST 5
+	SUPPORT dailyrollup._unmarked_support;
 CREATE FUNCTION dailyrollup._tail_from_timestamptz(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
 	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._tail_from_timestamp(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamp
@@ -235,7 +238,7 @@ CREATE FUNCTION dailyrollup._w_floor_date(rollup pg_catalog.regclass, verified p
 	SUPPORT dailyrollup._w_floor_support;
 CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.date) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_floor_holds' LANGUAGE C STRICT STABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._current_row(rollup pg_catalog.regclass, definition anyelement, proof pg_catalog.int8, VARIADIC "key" "any") RETURNS SETOF anyelement
+CREATE FUNCTION dailyrollup._current_row(rollup pg_catalog.regclass, definition anyelement, proof pg_catalog.int8, dirties pg_catalog."char", mark pg_catalog.tid, VARIADIC "key" "any") RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME', 'dailyrollup_current_row' LANGUAGE C STABLE PARALLEL RESTRICTED ROWS 1 COST 100;
 
 /*

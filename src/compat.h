@@ -83,6 +83,14 @@ dr_att_not_null(Form_pg_attribute att)
 #define ATTRIBUTE_GENERATED_VIRTUAL	'v'
 #endif
 
+#if PG_VERSION_NUM >= 180000
+#define dr_index_beginscan(rel, index, snapshot, nkeys) \
+	index_beginscan((rel), (index), (snapshot), NULL, (nkeys), 0)
+#else
+#define dr_index_beginscan(rel, index, snapshot, nkeys) \
+	index_beginscan((rel), (index), (snapshot), (nkeys), 0)
+#endif
+
 /* Have memory fetched that will be looked at soon. */
 #if defined(__GNUC__)
 #define dr_prefetch(address)	__builtin_prefetch(address)

@@ -35,8 +35,10 @@
 #include "catalog.h"
 #include "compat.h"
 #include "identity.h"
+#include "marked.h"
 #include "plans.h"
 #include "query.h"
+#include "seen.h"
 
 /* Is live kept by others, and shown as it is?  It may have several rows a key. */
 static bool
@@ -52,16 +54,6 @@ counts(const DrRollup *rollup)
 {
 	return dr_catalog_folds(rollup) ||
 		(rollup->state == DR_STATE_ON && rollup->has_watermark);
-}
-
-/*
- * The rollup by the snapshot of the query that calls us.  To a snapshot older
- * than the rollup there is none, and all is tail.
- */
-static DrRollup *
-seen(Oid live)
-{
-	return dr_catalog_find(live, GetActiveSnapshot());
 }
 
 /* The plan for a key with this pattern of NULLs; prepared at first use. */
@@ -96,15 +88,15 @@ key_plan(DrPlans *plans, const bool *key_is_null)
 }
 
 /*
- * Who may ask for a row?  The server has checked whoever reads the view, or a
- * view on top of it, or a column of it; all that we know is the outermost
- * user.  So the view brings a proof, which stands in the marks and which its
- * owner alone can read otherwise.
+ * Who may ask for a row, or whether a key is marked?  The server has checked
+ * whoever reads the view, or a view on top of it, or a column of it; all that we
+ * know is the outermost user.  So the view brings a proof, which stands in the
+ * marks and in a sequence, and which its owner alone can read otherwise.
  */
 static void
-check_proof(FunctionCallInfo fcinfo, const DrRollup *rollup)
+check_proof(const DrRollup *rollup, bool proven)
 {
-	if (PG_ARGISNULL(2) || PG_GETARG_INT64(2) != rollup->proof)
+	if (!proven)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for rollup \"%s\"", dr_catalog_name(rollup->live)),
@@ -112,23 +104,61 @@ check_proof(FunctionCallInfo fcinfo, const DrRollup *rollup)
 						 dr_catalog_name(rollup->current_view))));
 }
 
-/* The arguments from the fourth on are the key, in the key's types; the second
- * has the type of the definition's rows. */
-static void
-check_key_arguments(FunctionCallInfo fcinfo, const DrRollup *rollup,
-					const DrDefinition *def)
-{
-	bool		fits = PG_NARGS() == def->nkeys + 3 &&
-		!get_fn_expr_variadic(fcinfo->flinfo) &&
-		get_typ_typrelid(get_fn_expr_argtype(fcinfo->flinfo, 1)) == rollup->definition;
+/* ------------------------------------------------------------- unmarked keys */
 
-	for (int i = 0; fits && i < def->nkeys; i++)
-		fits = get_fn_expr_argtype(fcinfo->flinfo, i + 3) ==
-			def->columns[def->keys[i]].type;
-	if (!fits)
+/* What a call of _unmarked knows while its query runs. */
+typedef struct Unmarked
+{
+	Oid			live;
+	int64		proof;
+	DrMarked   *marked;			/* NULL: no mark counts */
+} Unmarked;
+
+/* To a snapshot older than the rollup there is none, nor a mark. */
+static Unmarked *
+begin_unmarked(FunctionCallInfo fcinfo)
+{
+	const DrRollup *rollup = dr_seen_rollup(PG_GETARG_OID(0));
+	Unmarked   *known = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Unmarked));
+
+	if (rollup != NULL)
+		check_proof(rollup, !PG_ARGISNULL(2) && PG_GETARG_INT64(2) == rollup->proof);
+	known->live = PG_GETARG_OID(0);
+	known->proof = PG_ARGISNULL(2) ? 0 : PG_GETARG_INT64(2);
+	if (rollup != NULL && !is_left_alone(rollup))
+		known->marked = dr_marked_begin(rollup, fcinfo, 3);
+	fcinfo->flinfo->fn_extra = known;
+	return known;
+}
+
+/* ------------------------------------------------------------- marked keys */
+
+/* The second argument has the type of the definition's rows; those from the
+ * sixth on are the key, of types that the marks have. */
+static void
+check_key_arguments(FunctionCallInfo fcinfo, const DrPlans *plans)
+{
+	if (PG_NARGS() != plans->def->nkeys + 5 ||
+		get_typ_typrelid(get_fn_expr_argtype(fcinfo->flinfo, 1)) != plans->rollup->definition)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the arguments are not a key of this rollup")));
+}
+
+/* Is it the first of the key's marks, of those that count? */
+static bool
+is_first_mark(FunctionCallInfo fcinfo, DrMarked **marked)
+{
+	const DrRollup *rollup = dr_seen_rollup(PG_GETARG_OID(0));
+	ItemPointerData first;
+
+	if (rollup == NULL || is_left_alone(rollup) ||
+		PG_GETARG_CHAR(3) != dr_catalog_dirties_live(rollup))
+		return false;
+	if (*marked == NULL)
+		*marked = dr_marked_begin(rollup, fcinfo, 5);
+	return dr_marked_find(*marked, fcinfo->args + 5, &first) &&
+		ItemPointerEquals(&first, (ItemPointer) PG_GETARG_POINTER(4));
 }
 
 /* Put the one row that SPI has found, if any, into the function's result. */
@@ -260,7 +290,8 @@ find_floor(Oid live, DrTimeKind kind, const void *planning, bool verified)
 
 PG_FUNCTION_INFO_V1(dailyrollup_live_counts);
 PG_FUNCTION_INFO_V1(dailyrollup_live_is_left_alone);
-PG_FUNCTION_INFO_V1(dailyrollup_marks_that_count);
+PG_FUNCTION_INFO_V1(dailyrollup_unmarked);
+PG_FUNCTION_INFO_V1(dailyrollup_unmarked_support);
 PG_FUNCTION_INFO_V1(dailyrollup_tail_from);
 PG_FUNCTION_INFO_V1(dailyrollup_w_floor);
 PG_FUNCTION_INFO_V1(dailyrollup_w_floor_support);
@@ -271,7 +302,7 @@ PG_FUNCTION_INFO_V1(dailyrollup_current_row);
 Datum
 dailyrollup_live_counts(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = seen(PG_GETARG_OID(0));
+	const DrRollup *rollup = dr_seen_rollup(PG_GETARG_OID(0));
 
 	PG_RETURN_BOOL(rollup != NULL && counts(rollup));
 }
@@ -280,18 +311,39 @@ dailyrollup_live_counts(PG_FUNCTION_ARGS)
 Datum
 dailyrollup_live_is_left_alone(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = seen(PG_GETARG_OID(0));
+	const DrRollup *rollup = dr_seen_rollup(PG_GETARG_OID(0));
 
 	PG_RETURN_BOOL(rollup != NULL && is_left_alone(rollup));
 }
 
-/* The kind of marks that count, by the caller's snapshot. */
+/*
+ * Has the key no mark that counts, by the caller's snapshot?  The arguments from
+ * the fourth on are the key; the second tells that the view depends on its type.
+ */
 Datum
-dailyrollup_marks_that_count(PG_FUNCTION_ARGS)
+dailyrollup_unmarked(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = seen(PG_GETARG_OID(0));
+	Unmarked   *known = fcinfo->flinfo->fn_extra;
 
-	PG_RETURN_CHAR(rollup == NULL ? DR_DIRTIES_DAILY : dr_catalog_dirties_live(rollup));
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	if (known == NULL || known->live != PG_GETARG_OID(0) ||
+		PG_ARGISNULL(2) || known->proof != PG_GETARG_INT64(2))
+		known = begin_unmarked(fcinfo);
+	PG_RETURN_BOOL(known->marked == NULL ||
+				   !dr_marked_find(known->marked, fcinfo->args + 3, NULL));
+}
+
+/* Planner support: as a rule, all rows pass. */
+Datum
+dailyrollup_unmarked_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+
+	if (!IsA(request, SupportRequestSelectivity))
+		PG_RETURN_POINTER(NULL);
+	((SupportRequestSelectivity *) request)->selectivity = 1.0;
+	PG_RETURN_POINTER(request);
 }
 
 /* Where the tail begins, by the caller's snapshot; NULL where there is none. */
@@ -300,7 +352,7 @@ dailyrollup_tail_from(PG_FUNCTION_ARGS)
 {
 	Datum		from;
 
-	if (!tail_from(seen(PG_GETARG_OID(0)),
+	if (!tail_from(dr_seen_rollup(PG_GETARG_OID(0)),
 				   dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid)), &from))
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(from);
@@ -351,7 +403,7 @@ dailyrollup_floor_holds(PG_FUNCTION_ARGS)
 	Oid			live = PG_GETARG_OID(0);
 	Datum		from;
 
-	if (tail_from(seen(live), kind, &from) &&
+	if (tail_from(dr_seen_rollup(live), kind, &from) &&
 		dr_boundary_precedes(kind, from, PG_GETARG_DATUM(1)))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -361,35 +413,20 @@ dailyrollup_floor_holds(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/*
- * The row of one key, from its whole history, as a row of the definition; none
- * where the key has no source row.
- */
-Datum
-dailyrollup_current_row(PG_FUNCTION_ARGS)
+/* Put the row of the key, the arguments from the sixth on, into the result. */
+static void
+return_key_row(FunctionCallInfo fcinfo, DrPlans *plans)
 {
-	DrPlans    *plans;
-	int			n;
-	Datum	   *values;
-	bool	   *key_is_null;
-	char	   *nulls;
+	int			n = plans->def->nkeys;
+	Datum	   *values = palloc(n * sizeof(Datum));
+	bool	   *key_is_null = palloc(n * sizeof(bool));
+	char	   *nulls = palloc(n + 1);
 	DrIdentity	before;
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	if (PG_ARGISNULL(0))
-		return (Datum) 0;
-	plans = dr_plans_of(PG_GETARG_OID(0));
-	check_proof(fcinfo, plans->rollup);
-	check_key_arguments(fcinfo, plans->rollup, plans->def);
-
-	n = plans->def->nkeys;
-	values = palloc(n * sizeof(Datum));
-	key_is_null = palloc(n * sizeof(bool));
-	nulls = palloc(n + 1);
 	for (int i = 0; i < n; i++)
 	{
-		key_is_null[i] = PG_ARGISNULL(i + 3);
-		values[i] = key_is_null[i] ? (Datum) 0 : PG_GETARG_DATUM(i + 3);
+		key_is_null[i] = PG_ARGISNULL(i + 5);
+		values[i] = key_is_null[i] ? (Datum) 0 : PG_GETARG_DATUM(i + 5);
 		nulls[i] = key_is_null[i] ? 'n' : ' ';
 	}
 	nulls[n] = '\0';
@@ -403,5 +440,27 @@ dailyrollup_current_row(PG_FUNCTION_ARGS)
 	return_row((ReturnSetInfo *) fcinfo->resultinfo);
 	dr_identity_leave_sql(&before);
 	plans->uses--;
+}
+
+/*
+ * The row of one marked key, from its whole history, as a row of the definition;
+ * none where the key has no source row, or where another of its marks has the
+ * row.
+ */
+Datum
+dailyrollup_current_row(PG_FUNCTION_ARGS)
+{
+	DrPlans    *plans;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	if (PG_ARGISNULL(0))
+		return (Datum) 0;
+	plans = dr_plans_of(PG_GETARG_OID(0));
+	check_proof(plans->rollup, !PG_ARGISNULL(2) && PG_GETARG_INT64(2) == plans->rollup->proof);
+	check_key_arguments(fcinfo, plans);
+	if (PG_ARGISNULL(3) || PG_ARGISNULL(4) ||
+		!is_first_mark(fcinfo, (DrMarked **) &fcinfo->flinfo->fn_extra))
+		return (Datum) 0;
+	return_key_row(fcinfo, plans);
 	return (Datum) 0;
 }

@@ -68,7 +68,7 @@ content_of(const DrDefinition *def, const char *from)
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	dr_phrase_append_content_of(&buf, def, from, " ");
+	dr_phrase_append_content_of(&buf, def, from, " ", NULL);
 	return buf.data;
 }
 

@@ -17,6 +17,7 @@
 #include "launcher.h"
 #include "plans.h"
 #include "progress.h"
+#include "seen.h"
 #include "shared.h"
 #include "watermark.h"
 
@@ -31,6 +32,7 @@ _PG_init(void)
 	dr_shared_init();
 	dr_progress_init();
 	dr_watermark_init();
+	dr_seen_init();
 	dr_plans_init();
 	dr_guard_init();
 	dr_late_init();

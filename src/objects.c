@@ -103,9 +103,12 @@ append_event_defs(StringInfo buf, const DrDefinition *def)
 /*
  * The marks and their indexes, none of them unique: two writers that mark one
  * key must not wait for each other.  A writer must never fail either because
- * its key is too long for an index, and a NULL is found by none; so the index
- * by key is over "plain" keys alone, and another one lists the few that are
- * not.
+ * its key is too long for an index; so the index by key is over "plain" keys
+ * alone, and another one lists the few that are not.  "plain" is true or NULL,
+ * for the planner takes NULLs for rare where it knows nothing.
+ *
+ * The sequence is a relation of one row that goes where the marks go: it holds
+ * the rollup's proof.
  */
 char *
 dr_objects_create_marks(const DrDefinition *def, int32 id)
@@ -126,9 +129,11 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	if (dr_objects_mark_holds_event(def))
 		append_event_defs(&buf, def);
 	appendStringInfoString(&buf, ") WITH (vacuum_truncate = off)");
-	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE plain", marks,
+	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE plain IS NOT NULL", marks,
 					 dr_phrase_join(names, def->nkeys, ", "));
-	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE NOT plain", marks);
+	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE plain IS NULL", marks);
+	appendStringInfo(&buf, "; CREATE SEQUENCE %s MINVALUE " INT64_FORMAT " OWNED BY %s.proof",
+					 dr_phrase_own("proof", id), PG_INT64_MIN, marks);
 	return buf.data;
 }
 
@@ -151,15 +156,68 @@ dr_objects_definition_of(const DrDefinition *def, const char *events)
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	dr_phrase_append_content_of(&buf, def, events, " ");
+	dr_phrase_append_content_of(&buf, def, events, " ", NULL);
 	return buf.data;
 }
 
-/* Which marks count, by the reader's snapshot. */
+/* "That key has no mark that counts", with the proof that the view asks for it. */
 static char *
-kind_of_marks(const char *live_literal)
+unmarked(const DrDefinition *def, const DrRollup *rollup, const char *live_literal, char **key)
 {
-	return psprintf("(SELECT dailyrollup._marks_that_count(%s))", live_literal);
+	return psprintf("dailyrollup._unmarked(%s, NULL::%s, (SELECT p.last_value FROM %s p), %s)",
+					live_literal, format_type_be_qualified(rollup->key_type),
+					dr_phrase_own("proof", rollup->id), dr_phrase_join(key, def->nkeys, ", "));
+}
+
+/* Add the column to the order, unless it is there. */
+static void
+add_to_order(int *order, int *n, int column)
+{
+	for (int i = 0; i < *n; i++)
+		if (order[i] == column)
+			return;
+	order[(*n)++] = column;
+}
+
+/*
+ * The legs' columns in the order in which the planner takes them from there: the
+ * keys, then those of each measure as it is merged.  What is in that order
+ * already needs no step of its own in the plan, and no projection of its rows.
+ */
+static int *
+legs_order(const DrDefinition *def)
+{
+	int		   *order = palloc(def->ncolumns * sizeof(int));
+	int			n = 0;
+
+	for (int i = 0; i < def->nkeys; i++)
+		add_to_order(order, &n, def->keys[i]);
+	for (int i = 0; i < def->ncolumns; i++)
+	{
+		const DrColumn *column = &def->columns[i];
+
+		add_to_order(order, &n, i);
+		if (!column->is_key && column->at_column >= 0)
+			add_to_order(order, &n, column->at_column);
+		if (!column->is_key && column->otherwise != NULL && column->presence >= 0)
+			add_to_order(order, &n, column->presence);
+	}
+	return order;
+}
+
+/* The columns in the legs' order; "key" has the keys, in theirs. */
+static char *
+legs_columns(const DrDefinition *def, char **key, const char *alias)
+{
+	int		   *order = legs_order(def);
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, dr_phrase_join(key, def->nkeys, ", "));
+	for (int i = def->nkeys; i < def->ncolumns; i++)
+		appendStringInfo(&buf, ", %s%s%s", alias ? alias : "", alias ? "." : "",
+						 quote_identifier(def->columns[order[i]].name));
+	return buf.data;
 }
 
 /* Live, where it counts, without the marked keys. */
@@ -167,19 +225,20 @@ static void
 append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				   const char *live_literal)
 {
-	appendStringInfo(buf,
-					 "SELECT %s FROM ONLY %s l"
-					 " WHERE dailyrollup._live_counts(%s) AND %s",
-					 dr_phrase_columns(def, "l", true, true), dr_phrase_relation(rollup->live),
-					 live_literal,
-					 dr_phrase_unmarked(def, rollup->marks, rollup->key_type,
-										kind_of_marks(live_literal),
-										dr_phrase_live_key(def, "l")));
+	char	  **key = dr_phrase_live_key(def, "l");
+
+	appendStringInfo(buf, "SELECT %s FROM ONLY %s l WHERE dailyrollup._live_counts(%s) AND %s",
+					 legs_columns(def, key, "l"), dr_phrase_relation(rollup->live),
+					 live_literal, unmarked(def, rollup, live_literal, key));
 }
 
 /*
  * The tail since W, without the marked keys; no tail where live ends now.  The
  * floor is for the planner, who leaves out partitions below it.
+ *
+ * With an aggregate in it the condition stays above the grouping.  The planner
+ * would have it asked for each row of the source, those included that WHERE
+ * leaves out, for which the key may be an error.
  */
 static void
 append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
@@ -192,72 +251,87 @@ append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 		.lower = psprintf("(SELECT dailyrollup._tail_from_%s(%s))", type, live_literal)
 	};
 
-	appendStringInfo(buf, "SELECT %s FROM (%s) t WHERE %s",
-					 dr_phrase_columns(def, "t", true, true),
-					 dr_phrase_content(def, &scope, def->ndedup > 0),
-					 dr_phrase_unmarked(def, rollup->marks, rollup->key_type,
-										kind_of_marks(live_literal),
-										dr_phrase_live_key(def, "t")));
+	appendStringInfo(buf, "%s HAVING CASE WHEN pg_catalog.count(*) > 0 THEN %s END",
+					 dr_phrase_content_in_order(def, &scope, def->ndedup > 0, legs_order(def)),
+					 unmarked(def, rollup, live_literal, dr_phrase_event_key(def)));
 }
 
-/* Each marked key, from its whole history.  It comes first, for it verifies the
- * floor that the tail's plan relies on. */
+/* The marks of which "plain" says that, by the index of those. */
+static char *
+marks_whose(const DrDefinition *def, const DrRollup *rollup, const char *plain)
+{
+	return psprintf("SELECT %s, m.proof, m.dirties, m.ctid AS place FROM %s m WHERE m.plain %s",
+					dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", "),
+					dr_phrase_relation(rollup->marks), plain);
+}
+
+/*
+ * Each marked key, from its whole history: the function has a row for the first
+ * of the key's marks that count.  This leg comes first, for it verifies the floor
+ * that the tail's plan relies on; below, where rows are narrow.
+ */
 static void
 append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 				  const char *live_literal)
 {
-	char	   *keys = dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", ");
-	bool		first = true;
+	char	  **key = dr_phrase_mark_key(def, "m");
+	char	   *floor = psprintf("dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true))",
+								 live_literal, dr_boundary_type_name(def->time_kind), live_literal);
 
-	appendStringInfoString(buf, "SELECT ");
-	for (int i = 0, k = 0; i < def->ncolumns; i++)
-		dr_phrase_append_item(buf, &first, def->columns[i].is_key ?
-					psprintf("m.k%d", ++k) :
-					psprintf("r.%s", quote_identifier(def->columns[i].name)));
-	appendStringInfo(buf,
-					 " FROM (SELECT DISTINCT %s, m.proof FROM"
-					 " (SELECT m.* FROM %s m WHERE m.plain"
-					 " UNION ALL SELECT m.* FROM %s m WHERE NOT m.plain) m"
-					 " WHERE m.dirties = %s) m,"
-					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, %s) r"
-					 " WHERE dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true))",
-					 keys, dr_phrase_relation(rollup->marks),
-					 dr_phrase_relation(rollup->marks), kind_of_marks(live_literal), live_literal,
-					 dr_phrase_relation(rollup->definition), keys, live_literal,
-					 dr_boundary_type_name(def->time_kind), live_literal);
+	appendStringInfo(buf, "SELECT %s FROM (%s AND %s UNION ALL %s) m,"
+					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, m.dirties, m.place, %s) r",
+					 legs_columns(def, key, "r"),
+					 marks_whose(def, rollup, "IS NOT NULL"), floor,
+					 marks_whose(def, rollup, "IS NULL"),
+					 live_literal, dr_phrase_relation(rollup->definition),
+					 dr_phrase_join(key, def->nkeys, ", "));
 }
 
-char *
-dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
-						const char *view)
+/* One row a key, from the three legs. */
+static void
+append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
+			  const char *live_literal)
 {
-	StringInfoData buf;
-	char	   *live_literal = psprintf("%s::pg_catalog.regclass",
-										quote_literal_cstr(dr_phrase_relation(rollup->live)));
+	char	  **names = palloc(def->nkeys * sizeof(char *));
 	bool		first = true;
 
-	initStringInfo(&buf);
-	appendStringInfo(&buf, "CREATE VIEW %s AS SELECT %s FROM ONLY %s l"
-					 " WHERE dailyrollup._live_is_left_alone(%s) UNION ALL SELECT ",
-					 view, dr_phrase_columns(def, "l", true, true),
-					 dr_phrase_relation(rollup->live), live_literal);
+	for (int i = 0; i < def->nkeys; i++)
+		names[i] = pstrdup(quote_identifier(dr_phrase_key(def, i)->name));
+
+	appendStringInfoString(buf, "SELECT ");
 	for (int i = 0; i < def->ncolumns; i++)
 	{
 		const DrColumn *column = &def->columns[i];
 		const char *name = quote_identifier(column->name);
 
-		dr_phrase_append_item(&buf, &first, column->is_key ? psprintf("u.%s", name) :
+		dr_phrase_append_item(buf, &first, column->is_key ? psprintf("u.%s", name) :
 					psprintf("%s AS %s", dr_phrase_merged(def, column, "u"), name));
 	}
-	appendStringInfoString(&buf, " FROM (");
-	append_marked_leg(&buf, def, rollup, live_literal);
-	appendStringInfoString(&buf, " UNION ALL ");
-	append_settled_leg(&buf, def, rollup, live_literal);
-	appendStringInfoString(&buf, " UNION ALL ");
-	append_tail_leg(&buf, def, rollup, live_literal);
-	appendStringInfo(&buf, ") u(%s) GROUP BY %s",
-					 dr_phrase_columns(def, NULL, true, true),
+	appendStringInfoString(buf, " FROM (");
+	append_marked_leg(buf, def, rollup, live_literal);
+	appendStringInfoString(buf, " UNION ALL ");
+	append_settled_leg(buf, def, rollup, live_literal);
+	appendStringInfoString(buf, " UNION ALL ");
+	append_tail_leg(buf, def, rollup, live_literal);
+	appendStringInfo(buf, ") u(%s) GROUP BY %s", legs_columns(def, names, NULL),
 					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));
+}
+
+/* Live as it is where it is left alone; there the other legs have no row. */
+char *
+dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
+						  const char *view)
+{
+	StringInfoData buf;
+	char	   *live_literal = psprintf("%s::pg_catalog.regclass",
+										quote_literal_cstr(dr_phrase_relation(rollup->live)));
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "CREATE VIEW %s AS SELECT %s FROM ONLY %s l"
+					 " WHERE dailyrollup._live_is_left_alone(%s) UNION ALL ",
+					 view, dr_phrase_columns(def, "l", true, true),
+					 dr_phrase_relation(rollup->live), live_literal);
+	append_merged(&buf, def, rollup, live_literal);
 	return buf.data;
 }
 

@@ -258,8 +258,8 @@ dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **ri
 }
 
 /*
- * Is the key "plain": without a NULL, and short enough for an entry of a btree
- * index?  Two thirds of what an entry may take, for what it adds to the values.
+ * Is the key "plain": short enough for an entry of a btree index?  True or NULL.
+ * Two thirds of what an entry may take, for what it adds to the values.
  */
 char *
 dr_phrase_is_plain(const DrDefinition *def, char **texts)
@@ -268,27 +268,9 @@ dr_phrase_is_plain(const DrDefinition *def, char **texts)
 
 	initStringInfo(&size);
 	for (int i = 0; i < def->nkeys; i++)
-		appendStringInfo(&size, "%spg_catalog.pg_column_size(%s)",
+		appendStringInfo(&size, "%scoalesce(pg_catalog.pg_column_size(%s), 0)",
 						 i == 0 ? "" : " + ", texts[i]);
-	return psprintf("(pg_catalog.num_nulls(%s) = 0 AND %s < 1800)",
-					dr_phrase_join(texts, def->nkeys, ", "), size.data);
-}
-
-/*
- * "That key has no mark of that kind", in a form that is hashed over many keys,
- * and that finds a plain mark by its index; "kind" is SQL.
- */
-char *
-dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, const char *kind,
-				   char **texts)
-{
-	char	  **mark = dr_phrase_mark_key(def, "m");
-	char	   *name = dr_phrase_relation(marks);
-
-	return psprintf("NOT EXISTS (SELECT FROM %s m WHERE m.plain AND %s AND m.dirties = %s)"
-					" AND NOT EXISTS (SELECT FROM %s m WHERE NOT m.plain AND %s AND m.dirties = %s)",
-					name, dr_phrase_plainly_equal(def, mark, texts), kind,
-					name, dr_phrase_record_equal(def, key_type, mark, texts), kind);
+	return psprintf("CASE WHEN %s < 1800 THEN true END", size.data);
 }
 
 /* The key as jsonb: an object of the key's columns. */
@@ -522,29 +504,35 @@ dr_phrase_append_events(StringInfo buf, const DrDefinition *def,
 					 dr_phrase_dedup_order(def, in_source));
 }
 
-/* The defining query over "from", which stands for the events. */
+/* The defining query over "from", which stands for the events; its columns in
+ * that order, the keys first, or in their own (NULL). */
 void
 dr_phrase_append_content_of(StringInfo buf, const DrDefinition *def, const char *from,
-				  const char *separator)
+				  const char *separator, const int *order)
 {
 	bool		first = true;
 
 	appendStringInfoString(buf, "SELECT ");
 	for (int i = 0; i < def->ncolumns; i++)
+	{
+		const DrColumn *column = &def->columns[order ? order[i] : i];
+
 		dr_phrase_append_item(buf, &first,
-					psprintf("%s AS %s",
-							 dr_phrase_expression(def, def->columns[i].expr),
-							 quote_identifier(def->columns[i].name)));
+					psprintf("%s AS %s", dr_phrase_expression(def, column->expr),
+							 quote_identifier(column->name)));
+	}
 	appendStringInfo(buf, "%sFROM %s e", separator, from);
 	if (def->where)
 		appendStringInfo(buf, "%sWHERE %s", separator, dr_phrase_expression(def, def->where));
 	appendStringInfo(buf, "%sGROUP BY ", separator);
 	for (int i = 0; i < def->nkeys; i++)
-		appendStringInfo(buf, "%s%d", i == 0 ? "" : ", ", def->keys[i] + 1);
+		appendStringInfo(buf, "%s%d", i == 0 ? "" : ", ", order ? i + 1 : def->keys[i] + 1);
 }
 
+/* "order" is as in dr_phrase_append_content_of. */
 char *
-dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicate)
+dr_phrase_content_in_order(const DrDefinition *def, const DrScope *scope, bool deduplicate,
+						   const int *order)
 {
 	StringInfoData events;
 	StringInfoData buf;
@@ -555,8 +543,14 @@ dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicat
 	appendStringInfoChar(&events, ')');
 
 	initStringInfo(&buf);
-	dr_phrase_append_content_of(&buf, def, events.data, " ");
+	dr_phrase_append_content_of(&buf, def, events.data, " ", order);
 	return buf.data;
+}
+
+char *
+dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicate)
+{
+	return dr_phrase_content_in_order(def, scope, deduplicate, NULL);
 }
 
 /* ------------------------------------------------------------------- merge */

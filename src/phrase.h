@@ -46,8 +46,6 @@ extern char *dr_phrase_any_null(const DrDefinition *def, char **texts, bool trus
 extern char *dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **right,
 								bool no_nulls);
 extern char *dr_phrase_is_plain(const DrDefinition *def, char **texts);
-extern char *dr_phrase_unmarked(const DrDefinition *def, Oid marks, Oid key_type, const char *kind,
-								char **texts);
 extern char *dr_phrase_key_json(const DrDefinition *def, char **texts);
 extern bool dr_phrase_duplicates_possible(const DrDefinition *def);
 extern char *dr_phrase_expression(const DrDefinition *def, Node *expr);
@@ -59,7 +57,9 @@ extern void dr_phrase_append_rows(StringInfo buf, const DrDefinition *def, const
 extern void dr_phrase_append_events(StringInfo buf, const DrDefinition *def, const DrScope *scope,
 									bool deduplicate);
 extern void dr_phrase_append_content_of(StringInfo buf, const DrDefinition *def, const char *from,
-										const char *separator);
+										const char *separator, const int *order);
+extern char *dr_phrase_content_in_order(const DrDefinition *def, const DrScope *scope,
+										bool deduplicate, const int *order);
 extern char *dr_phrase_content(const DrDefinition *def, const DrScope *scope, bool deduplicate);
 extern char *dr_phrase_merged(const DrDefinition *def, const DrColumn *column, const char *alias);
 

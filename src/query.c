@@ -398,7 +398,7 @@ dr_query_definition(const DrDefinition *def, const char *before)
 	dr_phrase_append_events(&events, def, &scope, def->ndedup > 0);
 	appendStringInfoString(&events, ")");
 	initStringInfo(&buf);
-	dr_phrase_append_content_of(&buf, def, events.data, "\n");
+	dr_phrase_append_content_of(&buf, def, events.data, "\n", NULL);
 	return buf.data;
 }
 

@@ -14,7 +14,7 @@ my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns)],
   [qw(catalog databases definition phrase patience tallyplan rival)],
-  [qw(announce catalog_write locks stop request objects plans progress watermark change tally)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked)],
   [qw(query compare target content intake)],
   [qw(folding event check current guard adopt steps digest replace)],
   [qw(late batch gather shadow remove merge heal)],

@@ -242,14 +242,36 @@ SELECT is(try('at_owner', 'REFRESH MATERIALIZED VIEW at.stored'), 'ok', 'a mater
 SELECT is((SELECT n FROM at.stored WHERE k = 'a'), 2::bigint, 'which has the late row');
 -- by the function behind the view
 SELECT id, marks, definition, proof FROM dailyrollup.rollups WHERE live = 'at.l'::regclass \gset
-SELECT is(try(role, format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''a''::text)', :'definition', proof)),
+SELECT is(try(role, format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(0,1)'', ''a''::text)', :'definition', proof)),
           '42501 permission denied for rollup "at.l"', format('%s: _current_row with the proof %s', role, proof))
 FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role, unnest('{NULL::int8,0::int8,1::int8,-1::int8}'::text[]) proof;
+-- nor does anybody learn which keys are marked, not even in a query that may read
+-- the view, or a view on top
+SELECT key_type FROM dailyrollup.rollups WHERE live = 'at.l'::regclass \gset
+SELECT is(try(role, format('SELECT dailyrollup._unmarked(''at.l'', NULL::%s, %s, %L::text)', :'key_type', proof, key)),
+          '42501 permission denied for rollup "at.l"', format('%s: _unmarked of %s with the proof %s', role, key, proof))
+FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role, unnest('{NULL::int8,0::int8,1::int8,-1::int8}'::text[]) proof, unnest('{a,nobody,NULL}'::text[]) key;
+SELECT is(try(role, format('SELECT dailyrollup._unmarked(''at.l'', NULL::%s, p, k) FROM at.%s, generate_series(-1, 1) p', :'key_type', relation)),
+          '42501 permission denied for rollup "at.l"', format('%s: _unmarked of what is read from %s', role, relation))
+FROM (VALUES ('at_reader', 'over'), ('at_reader', 'over_over'), ('at_reader', 'barrier'), ('at_writer', 'l_current')) v(role, relation);
+SELECT is(try(role, format(statement, :id)), '42501 permission denied for sequence proof_N', format('%s: %s', role, statement))
+FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role,
+     unnest(ARRAY['SELECT last_value FROM dailyrollup.proof_%s', 'TABLE dailyrollup.proof_%s', 'SELECT nextval(''dailyrollup.proof_%s'')',
+                  'SELECT setval(''dailyrollup.proof_%s'', 1)', 'SELECT pg_sequence_last_value(''dailyrollup.proof_%s'')']) statement;
+SELECT is(see(role, format('SELECT count(*) || '' '' || count(last_value) FROM pg_sequences WHERE schemaname = ''dailyrollup'' AND sequencename = ''proof_%s''', :id)), '1 0',
+          format('%s: pg_sequences does not show it', role))
+FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role;
 SELECT is(try(role, format('SELECT %s FROM %s', what, relation)), '42501 permission denied for ' || message, format('%s: %s of %s', role, what, relation))
 FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role,
      (VALUES ('proof', :'marks', 'table marks_N'), ('proof', 'dailyrollup.rollups', 'table rollups'), ('proof', 'dailyrollup._visible_rollups', 'view _visible_rollups')) v(what, relation, message);
 SELECT hasnt_column('public', 'rollup_status', 'proof', 'nobody is shown the proof');
-SELECT is(see('at_owner', format('SELECT n FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''a''::text)', :'definition', :'proof')), '2', 'with the proof it is the row');
+SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at.l'', NULL::%s, m.proof, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with the proof it is the row');
+SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(7,7)'', ''a''::text)', :'definition', :'proof')), '0', 'of a mark that is there');
+SELECT is(see('at_owner', format('SELECT dailyrollup._unmarked(''at.l'', NULL::%1$s, %2$s, ''a''::text) || '' '' || dailyrollup._unmarked(''at.l'', NULL::%1$s, %2$s, ''b''::text)', :'key_type', :'proof')), 'false true', 'and it tells which keys are marked');
+SELECT is(try('at_owner', format('SELECT dailyrollup._unmarked(''at.l'', NULL::%s, %s, %s)', :'key_type', :'proof', key)), '22023 the arguments are not a key of this rollup', 'a key of another type: ' || key)
+FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key;
+SELECT is(try('at_owner', format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(0,1)'', %s)', :'definition', :'proof', key)), '22023 the arguments are not a key of this rollup', 'of a row, too: ' || key)
+FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key;
 -- one's own proof proves nothing of others
 SET ROLE at_stranger;
 CREATE TABLE at.s_stranger (k text NOT NULL, t timestamptz NOT NULL, v int);
@@ -259,9 +281,11 @@ INSERT INTO at.s_stranger VALUES ('a', '2026-01-01', 1);
 RESET ROLE;
 SELECT definition AS own_definition, proof AS own_proof FROM dailyrollup.rollups WHERE live = 'at.l_stranger'::regclass \gset
 SELECT isnt(:'proof'::text, :'own_proof'::text, 'each rollup has a proof of its own');
-SELECT is(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''a''::text)', :'definition', :'own_proof')),
+SELECT is(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(0,1)'', ''a''::text)', :'definition', :'own_proof')),
           '42501 permission denied for rollup "at.l"', 'that of another rollup');
-SELECT isnt(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l_stranger'', NULL::%s, %s, ''a''::text)', :'definition', :'own_proof')),
+SELECT is(try('at_stranger', format('SELECT dailyrollup._unmarked(rollup, NULL::%s, %s, ''a''::text) FROM unnest(ARRAY[''at.l_stranger'', ''at.l'']::regclass[]) rollup', :'key_type', :'own_proof')),
+          '42501 permission denied for rollup "at.l"', 'also after one''s own, in one query');
+SELECT isnt(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l_stranger'', NULL::%s, %s, ''d'', ''(0,1)'', ''a''::text)', :'definition', :'own_proof')),
             'ok', 'the row type of another rollup');
 SELECT rollup_drop('at.l_stranger', true);
 
