@@ -347,7 +347,7 @@ dr_query_merge_added(const DrDefinition *def, const DrRollup *rollup, Oid table,
 	appendStringInfoChar(&events, ')');
 
 	initStringInfo(&content);
-	dr_phrase_append_content_of(&content, def, events.data, " ");
+	dr_phrase_append_content_of(&content, def, events.data, " ", NULL);
 	initStringInfo(&buf);
 	dr_change_append_merge(&buf, def, table, content.data);
 	return buf.data;
