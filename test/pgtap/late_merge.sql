@@ -7,7 +7,8 @@
 -- a recompute, and when an event that was there before is merged
 -- (dr_query_waiting in query.c); when an event in two rows counts twice
 -- (dr_query_merge_added); when a change of zone begins no new epoch
--- (catalog_write.c).
+-- (catalog_write.c); when late rows are merged into a table that refuses what
+-- they alone give (can_merge in heal.c).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -136,6 +137,32 @@ SELECT * FROM lm.late('lm.every', 2, 'without deduplication');
 SELECT results_eq($$SELECT l.k, l.n - d.n FROM lm.every l JOIN (SELECT k, count(*) AS n FROM lm.src GROUP BY k) d
     ON l.k IS NOT DISTINCT FROM d.k WHERE l.k = 'plain' OR l.k IS NULL ORDER BY l.k$$,
   $$VALUES ('plain', 1000::bigint), (NULL, 1000)$$, 'all are merged, keys with a NULL too');
+
+-- a table that may refuse, or change, what late rows alone give a key
+CREATE FUNCTION lm.twice_at_least() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.n < 2 THEN RAISE 'once alone'; END IF;
+  RETURN NEW;
+END $$;
+CREATE FUNCTION lm.picky(what text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:45', NULL, 'late', 1);
+  RETURN QUERY SELECT * FROM lm.late('lm.every', 1, what);
+  RETURN NEXT is((SELECT n FROM lm.every WHERE k = 'plain'), (SELECT count(*) FROM lm.src WHERE k = 'plain' AND ts < '2026-01-03'), what || ': recomputed');
+END $$;
+SAVEPOINT a;
+ALTER TABLE lm.every ADD CHECK (n > 1) NOT VALID;
+SELECT * FROM lm.picky('a CHECK');
+ROLLBACK TO a;
+ALTER TABLE lm.every ALTER total SET NOT NULL;
+SELECT * FROM lm.picky('a measure that is NOT NULL');
+ROLLBACK TO a;
+ALTER TABLE lm.every ADD inverse numeric GENERATED ALWAYS AS (1.0 / (n - 1)) STORED;
+SELECT * FROM lm.picky('a generated column');
+ROLLBACK TO a;
+CREATE TRIGGER twice BEFORE INSERT ON lm.every FOR EACH ROW EXECUTE FUNCTION lm.twice_at_least();
+SELECT * FROM lm.picky('a trigger');
+ROLLBACK TO a;
 SELECT rollup_drop('lm.every', true) IS NULL AS dropped \gset
 
 -- domains are not copied into marks
