@@ -8,9 +8,10 @@
 -- (dr_query_waiting in query.c); when an event in two rows counts twice
 -- (dr_query_merge_added); when a change of zone begins no new epoch
 -- (catalog_write.c); when late rows are merged into a table that refuses what
--- they alone give (can_merge in heal.c); when a row of dailyrollup.rollups that
--- comes from a dump says as much as one that was here all the time
--- (dailyrollup_rollup_inserted in catalog.c).
+-- they alone give (can_merge in heal.c); when a frozen row is held by its mark
+-- (capture.c); when a row of dailyrollup.rollups that comes from a dump says as
+-- much as one that was here all the time (dailyrollup_rollup_inserted in
+-- catalog.c).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -179,6 +180,21 @@ CREATE TRIGGER twice BEFORE INSERT ON lm.every FOR EACH ROW EXECUTE FUNCTION lm.
 SELECT * FROM lm.picky('a trigger');
 ROLLBACK TO a;
 SELECT rollup_drop('lm.every', true) IS NULL AS dropped \gset
+
+-- rows that older snapshots see too, without their marks
+CREATE TABLE lm.iced (k text, ts timestamptz NOT NULL) PARTITION BY LIST (k);
+SELECT rollup_create('lm.of_iced', 'SELECT k, count(*) AS n FROM lm.iced GROUP BY k', 'ts', mode => 'on') AS live \gset
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.of_iced', '2026-01-03') \gset
+CREATE TABLE lm.iced_a (ts timestamptz NOT NULL, k text);
+ALTER TABLE lm.iced ATTACH PARTITION lm.iced_a FOR VALUES IN ('a');
+INSERT INTO lm.iced VALUES ('a', '2026-01-01');
+SELECT * FROM lm.late('lm.of_iced', 1, 'an ordinary row');
+SELECT lm.poison('lm.of_iced');
+COPY lm.iced_a FROM STDIN WITH (FREEZE);
+2026-01-01 00:00+00	a
+\.
+SELECT * FROM lm.late('lm.of_iced', 1, 'a frozen one');
+SELECT is((SELECT n FROM lm.of_iced), 2::bigint, 'has its key recomputed');
 
 -- domains are not copied into marks
 CREATE DOMAIN lm.reading AS int CHECK (VALUE < 1000);
