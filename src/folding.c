@@ -30,7 +30,6 @@
 #include "utils/rel.h"
 
 #include "change.h"
-#include "objects.h"
 #include "phrase.h"
 #include "query.h"
 
@@ -442,16 +441,14 @@ dr_folding_apply(const DrDefinition *def, const DrRollup *rollup, bool many)
  * are?  Then one may be proposed for a key that it has.
  */
 bool
-dr_folding_takes_any(const DrDefinition *def, const DrRollup *rollup, Oid table)
+dr_folding_takes_any(const DrDefinition *def, Oid table)
 {
 	Relation	rel = table_open(table, NoLock);
 	TupleConstr *constraints = RelationGetDescr(rel)->constr;
-	char	   *guard = dr_objects_trigger_name(rollup->id, "guard");
-	bool		any = constraints == NULL ||
-		(constraints->num_check == 0 && constraints->num_defval == 0);
+	bool		any = (constraints == NULL ||
+					   (constraints->num_check == 0 && constraints->num_defval == 0)) &&
+		(rel->trigdesc == NULL || !rel->trigdesc->trig_insert_before_row);
 
-	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
-		any &= strcmp(rel->trigdesc->triggers[i].tgname, guard) == 0;
 	table_close(rel, NoLock);
 	return any && dr_folding_nulls_allowed(def, table);
 }

@@ -230,11 +230,11 @@ recompute(const Heal *heal)
  * statement that merges them proposes that first.
  */
 static bool
-can_merge(const DrRollup *rollup, const DrDefinition *def, Oid table)
+can_merge(const DrDefinition *def, Oid table)
 {
 	LockRelationOid(table, RowExclusiveLock);
 	return dr_guc_fold_method != DR_FOLD_STATEMENT &&
-		dr_objects_mark_holds_event(def) && dr_folding_takes_any(def, rollup, table);
+		dr_objects_mark_holds_event(def) && dr_folding_takes_any(def, table);
 }
 
 /*
@@ -259,7 +259,7 @@ dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, 
 	};
 	uint64		keys = 0;
 
-	if (!can_merge(rollup, def, table))
+	if (!can_merge(def, table))
 		return recompute(&heal);
 
 	CommandCounterIncrement();
