@@ -5,13 +5,13 @@
 --
 -- Fails when a mark of an update, of a delete or of rollup_mark does not ask for
 -- a recompute, and when an event that was there before is merged
--- (dr_query_waiting in query.c); when an event in two rows counts twice
--- (dr_query_merge_added); when a change of zone begins no new epoch
--- (catalog_write.c); when late rows are merged into a table that refuses what
--- they alone give (can_merge in heal.c); when a frozen row is held by its mark
--- (capture.c); when a row of dailyrollup.rollups that comes from a dump says as
--- much as one that was here all the time (dailyrollup_rollup_inserted in
--- catalog.c).
+-- (dr_query_waiting in query.c); when an event in two rows counts twice, and when
+-- WHERE meets a row that is gone (dr_query_merge_added); when a change of zone
+-- begins no new epoch (catalog_write.c); when late rows are merged into a table
+-- that refuses what they alone give (can_merge in heal.c); when a frozen row is
+-- held by its mark (capture.c); when a row of dailyrollup.rollups that comes from
+-- a dump says as much as one that was here all the time
+-- (dailyrollup_rollup_inserted in catalog.c).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -188,6 +188,16 @@ SELECT * FROM lm.late('lm.every', 1, 'what sees merged rows alone');
 SELECT cmp_ok((SELECT n FROM lm.every WHERE k = 'plain'), '>', 1000::bigint, 'does not stop the merge');
 ROLLBACK TO a;
 SELECT rollup_drop('lm.every', true) IS NULL AS dropped \gset
+
+-- a row that does not count any more is not looked at
+SELECT rollup_create('lm.divided', 'SELECT k, count(*) AS n FROM lm.src WHERE 100 / id > 0 GROUP BY k', 'ts', mode => 'on') AS live \gset
+DELETE FROM lm.src WHERE id = 0;
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.divided', '2026-01-03') \gset
+INSERT INTO lm.src VALUES ('plain', '2026-01-01', 1, '', 0), ('twice', '2026-01-01', 1, '', 1);
+SELECT throws_ok($$SELECT rollup_refresh('lm.divided', '2026-01-03')$$, '22012', NULL, 'a late row that WHERE cannot take');
+UPDATE lm.src SET id = 1 WHERE id = 0;
+SELECT * FROM lm.late('lm.divided', 2, 'when it is gone');
+SELECT rollup_drop('lm.divided', true) IS NULL AS dropped \gset
 
 -- rows that older snapshots see too, without their marks
 CREATE TABLE lm.iced (k text, ts timestamptz NOT NULL) PARTITION BY LIST (k);
