@@ -66,7 +66,7 @@ COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_v
 COMMENT ON COLUMN dailyrollup.rollups.failures IS 'how many passes over the rollup have failed since the last one that did not';
 COMMENT ON COLUMN dailyrollup.rollups.last_error IS 'the message of the last failure; NULL: the last pass did not fail';
 COMMENT ON COLUMN dailyrollup.rollups.retry_at IS 'when the worker tries again; NULL: when something is due';
-COMMENT ON COLUMN dailyrollup.rollups.epoch IS 'counts how often the content came about in another way than by a fold: a late row that was marked in an earlier epoch may be in it already';
+COMMENT ON COLUMN dailyrollup.rollups.epoch IS 'counts how often the content came about in another way than by a fold: a late row that was marked in an earlier epoch may be in it already; negative: the row comes from a dump, and so may the content, and rows that it has may be written anew';
 
 CREATE TABLE dailyrollup.runs (
 	id pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -111,6 +111,13 @@ CREATE FUNCTION dailyrollup._rollup_changed() RETURNS trigger
 CREATE TRIGGER rollup_changed AFTER INSERT OR UPDATE OR DELETE ON dailyrollup.rollups
 	FOR EACH ROW EXECUTE FUNCTION dailyrollup._rollup_changed();
 ALTER TABLE dailyrollup.rollups ENABLE ALWAYS TRIGGER rollup_changed;
+
+-- A row that is inserted is that of a new rollup, or comes from a dump.
+CREATE FUNCTION dailyrollup._rollup_inserted() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'dailyrollup_rollup_inserted' LANGUAGE C;
+CREATE TRIGGER rollup_inserted BEFORE INSERT ON dailyrollup.rollups
+	FOR EACH ROW EXECUTE FUNCTION dailyrollup._rollup_inserted();
+ALTER TABLE dailyrollup.rollups ENABLE ALWAYS TRIGGER rollup_inserted;
 CREATE FUNCTION dailyrollup._latest_step(pg_catalog.internal, pg_catalog.anyelement, pg_catalog."any")
 RETURNS pg_catalog.internal
 AS 'MODULE_PATHNAME', 'dailyrollup_latest_step'

@@ -12,6 +12,7 @@
  */
 #include "capture.h"
 
+#include "access/htup_details.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -37,6 +38,7 @@ typedef struct Written
 	Datum	   *values[2];
 	bool	   *nulls[2];
 	bool		added;
+	bool		frozen;			/* snapshots see it to which its mark is not there */
 } Written;
 
 static void
@@ -68,7 +70,7 @@ mark(DrPlans *plans, const Written *written)
 	dr_identity_enter_sql(plans->rollup->owner, &before);
 	for (int i = 0; i < written->n; i++)
 		dr_late_mark_event(plans, written->values[i], written->nulls[i], DR_DIRTIES_DAILY,
-						   written->added);
+						   written->added && !written->frozen);
 	dr_identity_leave_sql(&before);
 }
 
@@ -76,7 +78,10 @@ static void
 capture(DrPlans *plans, TriggerData *trigger)
 {
 	Oid			relation = RelationGetRelid(trigger->tg_relation);
-	Written		written = {.added = TRIGGER_FIRED_BY_INSERT(trigger->tg_event)};
+	Written		written = {
+		.added = TRIGGER_FIRED_BY_INSERT(trigger->tg_event),
+		.frozen = HeapTupleHeaderXminFrozen(trigger->tg_trigtuple->t_data)
+	};
 
 	/* a partition that is being detached concurrently keeps its triggers for a
 	 * while, but its rows are no longer the source's */

@@ -422,6 +422,7 @@ dr_catalog_owned_all(void)
 /* ------------------------------------------------------------------- SQL */
 
 PG_FUNCTION_INFO_V1(dailyrollup_rollup_changed);
+PG_FUNCTION_INFO_V1(dailyrollup_rollup_inserted);
 PG_FUNCTION_INFO_V1(dailyrollup_wanted_mode);
 
 /* The mode wanted for a rollup of that mode, state and former state. */
@@ -451,18 +452,45 @@ invalidate_source(HeapTuple tuple, TupleDesc desc)
 		CacheInvalidateRelcacheByRelid(source);
 }
 
-/* Row trigger of dailyrollup.rollups. */
-Datum
-dailyrollup_rollup_changed(PG_FUNCTION_ARGS)
+static TriggerData *
+trigger_of_rollups(FunctionCallInfo fcinfo)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	TupleDesc	desc;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) ||
 		RelationGetRelid(trigger->tg_relation) != dr_catalog_table("rollups"))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("this function serves a trigger of dailyrollup.rollups alone")));
+	return trigger;
+}
+
+/*
+ * BEFORE INSERT: an epoch below 0, in which no late row may be merged.  What a
+ * dump brings back may be the content first and then the rows that it has, each
+ * of them a late row.
+ */
+Datum
+dailyrollup_rollup_inserted(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = trigger_of_rollups(fcinfo);
+	TupleDesc	desc = RelationGetDescr(trigger->tg_relation);
+	int			attno = Anum_epoch;
+	bool		isnull;
+	int64		epoch = DatumGetInt64(heap_getattr(trigger->tg_trigtuple, attno, desc, &isnull));
+	Datum		value = Int64GetDatum(-1 - Abs(epoch));
+
+	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_trigtuple, desc, 1, &attno,
+													 &value, &isnull));
+}
+
+/* AFTER each change. */
+Datum
+dailyrollup_rollup_changed(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = trigger_of_rollups(fcinfo);
+	TupleDesc	desc;
+
 	desc = RelationGetDescr(trigger->tg_relation);
 	dr_shared_note_change();
 	invalidate_source(trigger->tg_trigtuple, desc);

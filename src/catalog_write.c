@@ -110,9 +110,11 @@ dr_catalog_insert(const DrRollup *r)
 
 /*
  * What a fold did not make may hold rows whose marks wait: from here on these
- * marks ask for a recompute.
+ * marks ask for a recompute.  That of a dump (below 0) ends with the next fold.
  */
-#define NEXT_EPOCH	" epoch = epoch + 1"
+#define NEXT_EPOCH	" epoch = pg_catalog.abs(epoch) + 1"
+#define EPOCH_AFTER(seeded) \
+	" epoch = CASE WHEN " seeded " OR epoch < 0 THEN pg_catalog.abs(epoch) + 1 ELSE epoch END"
 
 /* When a wish for a reseed is made: later than whatever does not fulfil it, even
  * if the clock was set back. */
@@ -149,7 +151,7 @@ dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 	return write_rows("UPDATE dailyrollup.rollups"
 					  " SET watermark = $2, state = 'on',"
 					  " was = CASE WHEN state = 'on' THEN was END,"
-					  " epoch = epoch + $6::pg_catalog.int4," FULFIL_RESEED("$4")
+					  EPOCH_AFTER("$6") "," FULFIL_RESEED("$4")
 					  " WHERE id = $1 AND watermark IS NOT DISTINCT FROM $3 AND state = $5",
 					  6, types, values, nulls) == 1;
 }
@@ -188,7 +190,7 @@ bool
 dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 {
 	return change_as_it_was(rollup, seeded ? "shadow_watermark = $5," NEXT_EPOCH :
-							"shadow_watermark = $5", TIMESTAMPTZOID,
+							"shadow_watermark = $5," EPOCH_AFTER("false"), TIMESTAMPTZOID,
 							TimestampTzGetDatum(boundary), false);
 }
 

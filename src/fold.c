@@ -241,7 +241,7 @@ lock_gathered(DrPlans *plans, DrGather *gather)
 	DrGathered	content;
 
 	dr_gather_describe_row(gather, &content);
-	if (!dr_folding_takes_any(plans->def, plans->rollup))
+	if (!dr_folding_takes_any(plans->def, plans->live))
 		propose_stored(plans, gather, &content);
 	dr_gather_propose(gather, &content);
 	DR_WAITPOINT("fold-proposing");

@@ -30,7 +30,6 @@
 #include "utils/rel.h"
 
 #include "change.h"
-#include "objects.h"
 #include "phrase.h"
 #include "query.h"
 
@@ -151,27 +150,27 @@ dr_folding_add(const DrDefinition *def, const DrRollup *rollup)
 }
 
 /*
- * May a placeholder hold NULLs for measures?  Not where live, or the type of a
- * measure, forbids it.
+ * May a placeholder hold NULLs for measures?  Not where the table, or the type of
+ * a measure, forbids it.
  */
 bool
-dr_folding_nulls_allowed(const DrDefinition *def, const DrRollup *rollup)
+dr_folding_nulls_allowed(const DrDefinition *def, Oid table)
 {
-	Relation	live = table_open(rollup->live, NoLock);
+	Relation	rel = table_open(table, NoLock);
 	bool		allowed = true;
 
 	for (int i = 0; i < def->ncolumns; i++)
 	{
 		const DrColumn *column = &def->columns[i];
-		AttrNumber	attno = get_attnum(rollup->live, column->name);
+		AttrNumber	attno = get_attnum(table, column->name);
 
 		if (!column->is_key &&
 			(get_typtype(column->type) == TYPTYPE_DOMAIN ||
 			 (attno != InvalidAttrNumber &&
-			  TupleDescAttr(RelationGetDescr(live), attno - 1)->attnotnull)))
+			  TupleDescAttr(RelationGetDescr(rel), attno - 1)->attnotnull)))
 			allowed = false;
 	}
-	table_close(live, NoLock);
+	table_close(rel, NoLock);
 	return allowed;
 }
 
@@ -285,7 +284,7 @@ char *
 dr_folding_lock(const DrDefinition *def, const DrRollup *rollup, bool many)
 {
 	DrDefinition all = without_where(def);
-	char	   *otherwise = dr_folding_nulls_allowed(def, rollup) ?
+	char	   *otherwise = dr_folding_nulls_allowed(def, rollup->live) ?
 		psprintf("%s WHERE %s", key_and_nulls(def, "waiting w"), left_out(def, rollup, many)) :
 		content_of(&all, rows_of_waiting(def, rollup,
 										 psprintf(" WHERE %s", left_out(def, rollup, false)),
@@ -438,22 +437,20 @@ dr_folding_apply(const DrDefinition *def, const DrRollup *rollup, bool many)
 /* -------------------------------------------- of what is gathered in memory */
 
 /*
- * Does live take any row with a new key, whatever its measures are?  Then one
- * may be proposed for a key that it has.
+ * Does live, or the shadow, take any row with a new key, whatever its measures
+ * are?  Then one may be proposed for a key that it has.
  */
 bool
-dr_folding_takes_any(const DrDefinition *def, const DrRollup *rollup)
+dr_folding_takes_any(const DrDefinition *def, Oid table)
 {
-	Relation	live = table_open(rollup->live, NoLock);
-	TupleConstr *constraints = RelationGetDescr(live)->constr;
-	char	   *guard = dr_objects_trigger_name(rollup->id, "guard");
-	bool		any = constraints == NULL ||
-		(constraints->num_check == 0 && constraints->num_defval == 0);
+	Relation	rel = table_open(table, NoLock);
+	TupleConstr *constraints = RelationGetDescr(rel)->constr;
+	bool		any = (constraints == NULL ||
+					   (constraints->num_check == 0 && constraints->num_defval == 0)) &&
+		(rel->trigdesc == NULL || !rel->trigdesc->trig_insert_before_row);
 
-	for (int i = 0; live->trigdesc != NULL && i < live->trigdesc->numtriggers; i++)
-		any &= strcmp(live->trigdesc->triggers[i].tgname, guard) == 0;
-	table_close(live, NoLock);
-	return any && dr_folding_nulls_allowed(def, rollup);
+	table_close(rel, NoLock);
+	return any && dr_folding_nulls_allowed(def, table);
 }
 
 /*
@@ -553,7 +550,7 @@ char *
 dr_folding_lock_marked(const DrDefinition *def, const DrRollup *rollup)
 {
 	DrDefinition all = without_where(def);
-	bool		nulls = dr_folding_nulls_allowed(def, rollup);
+	bool		nulls = dr_folding_nulls_allowed(def, rollup->live);
 
 	/* nor does a key that is too long for live's index: no row of it can come */
 	return lock_rows(def, rollup, "wanted AS MATERIALIZED (SELECT * FROM " DR_FOLDING_KEYS ")",

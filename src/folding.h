@@ -29,8 +29,8 @@
 
 extern bool dr_folding_is_blind_at_ties(const DrDefinition *def);
 extern bool dr_folding_needs_locks(const DrDefinition *def);
-extern bool dr_folding_nulls_allowed(const DrDefinition *def, const DrRollup *rollup);
-extern bool dr_folding_takes_any(const DrDefinition *def, const DrRollup *rollup);
+extern bool dr_folding_nulls_allowed(const DrDefinition *def, Oid table);
+extern bool dr_folding_takes_any(const DrDefinition *def, Oid table);
 extern char *dr_folding_add(const DrDefinition *def, const DrRollup *rollup);
 extern char *dr_folding_lock(const DrDefinition *def, const DrRollup *rollup, bool many);
 extern char *dr_folding_apply(const DrDefinition *def, const DrRollup *rollup, bool many);

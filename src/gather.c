@@ -217,7 +217,7 @@ gather_rows(DrGather *gather, const DrRollup *rollup, Tuplestorestate *rows, Tup
 		return false;
 	for (int i = 0; i < gather->nevents; i++)
 		add_event(gather, &gather->events[i]);
-	return !is_any_void(gather) || dr_folding_nulls_allowed(gather->def, rollup);
+	return !is_any_void(gather) || dr_folding_nulls_allowed(gather->def, rollup->live);
 }
 
 /*

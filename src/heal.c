@@ -30,9 +30,11 @@
 #include "executor/spi.h"
 #include "executor/tstoreReceiver.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
 #include "boundary.h"
+#include "folding.h"
 #include "guc.h"
 #include "objects.h"
 #include "plans.h"
@@ -223,6 +225,19 @@ recompute(const Heal *heal)
 }
 
 /*
+ * Can late rows be merged at all?  Not where a mark holds none, nor where the
+ * table may refuse, or change, what late rows alone give a key that it has: the
+ * statement that merges them proposes that first.
+ */
+static bool
+can_merge(const DrDefinition *def, Oid table)
+{
+	LockRelationOid(table, RowExclusiveLock);
+	return dr_guc_fold_method != DR_FOLD_STATEMENT &&
+		dr_objects_mark_holds_event(def) && dr_folding_takes_any(def, table);
+}
+
+/*
  * Bring the table's rows of the marked keys, of marks of that kind, to what the
  * source gives them before "boundary", a value of the time column's type.
  * Returns the number of keys.
@@ -244,7 +259,7 @@ dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, 
 	};
 	uint64		keys = 0;
 
-	if (dr_guc_fold_method == DR_FOLD_STATEMENT || !dr_objects_mark_holds_event(def))
+	if (!can_merge(def, table))
 		return recompute(&heal);
 
 	CommandCounterIncrement();

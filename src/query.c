@@ -319,8 +319,11 @@ dr_query_recompute_waiting(const DrDefinition *def, const DrRollup *rollup, Oid 
 	return buf.data;
 }
 
-/* Merge the rows in DR_QUERY_ADDED into the table, but for those of keys that
- * wait; of each event the one that counts. */
+/*
+ * Merge the rows in DR_QUERY_ADDED into the table, but for those of keys that
+ * wait; of each event the one that counts.  A row of a key that waits may not be
+ * there any more: OFFSET keeps the WHERE, which may raise an error, away from it.
+ */
 char *
 dr_query_merge_added(const DrDefinition *def, const DrRollup *rollup, Oid table,
 					 bool deduplicate)
@@ -339,7 +342,7 @@ dr_query_merge_added(const DrDefinition *def, const DrRollup *rollup, Oid table,
 		appendStringInfo(&events, "%sa.e%d AS %s", i == 0 ? "" : ", ", i + 1,
 						 quote_identifier(def->events[i].name));
 	appendStringInfo(&events, " FROM " DR_QUERY_ADDED " a WHERE NOT EXISTS (SELECT FROM "
-					 DR_QUERY_WAITING " w WHERE %s)) e",
+					 DR_QUERY_WAITING " w WHERE %s) OFFSET 0) e",
 					 dr_phrase_record_equal(def, rollup->key_type, dr_phrase_mark_key(def, "w"),
 											dr_phrase_mark_key(def, "a")));
 	if (deduplicate)

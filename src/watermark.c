@@ -38,13 +38,14 @@ forget_watermarks(Datum arg, Oid relation)
 }
 
 /* Before which time the table that is refreshed holds each row but those that
- * are marked. */
+ * are marked.  (Of what a dump has brought back nobody knows.) */
 static void
 note_content(DrWatermark *entry, const DrRollup *rollup)
 {
 	bool		shadow = rollup->state == DR_STATE_SHADOW;
 
-	entry->settled = shadow ? rollup->has_shadow_watermark : rollup->has_watermark;
+	entry->settled = rollup->epoch >= 0 &&
+		(shadow ? rollup->has_shadow_watermark : rollup->has_watermark);
 	entry->settled_before = shadow ? rollup->shadow_watermark : rollup->watermark;
 	entry->epoch = rollup->epoch;
 }

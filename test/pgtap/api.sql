@@ -198,7 +198,7 @@ SELECT bag_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE
 SELECT bag_eq($$SELECT evtname::text COLLATE "default", evtevent::text, evtenabled::text FROM pg_event_trigger WHERE evtname ~ '^dailyrollup'$$,
               $$VALUES ('dailyrollup_ddl_ended', 'ddl_command_end', 'A'), ('dailyrollup_dropped', 'sql_drop', 'A')$$, 'event triggers');
 SELECT bag_eq($$SELECT tgname::text COLLATE "default", tgenabled::text FROM pg_trigger WHERE tgrelid = 'dailyrollup.rollups'::regclass AND NOT tgisinternal$$,
-              $$VALUES ('rollup_changed', 'A')$$, 'the trigger that announces changes');
+              $$VALUES ('rollup_changed', 'A'), ('rollup_inserted', 'A')$$, 'the triggers of the extension''s own table');
 
 -- Settings
 LOAD 'dailyrollup';

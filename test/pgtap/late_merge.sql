@@ -5,9 +5,13 @@
 --
 -- Fails when a mark of an update, of a delete or of rollup_mark does not ask for
 -- a recompute, and when an event that was there before is merged
--- (dr_query_waiting in query.c); when an event in two rows counts twice
--- (dr_query_merge_added); when a change of zone begins no new epoch
--- (catalog_write.c).
+-- (dr_query_waiting in query.c); when an event in two rows counts twice, and when
+-- WHERE meets a row that is gone (dr_query_merge_added); when a change of zone
+-- begins no new epoch (catalog_write.c); when late rows are merged into a table
+-- that refuses what they alone give (can_merge in heal.c); when a frozen row is
+-- held by its mark (capture.c); when a row of dailyrollup.rollups that comes from
+-- a dump says as much as one that was here all the time
+-- (dailyrollup_rollup_inserted in catalog.c).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -136,7 +140,79 @@ SELECT * FROM lm.late('lm.every', 2, 'without deduplication');
 SELECT results_eq($$SELECT l.k, l.n - d.n FROM lm.every l JOIN (SELECT k, count(*) AS n FROM lm.src GROUP BY k) d
     ON l.k IS NOT DISTINCT FROM d.k WHERE l.k = 'plain' OR l.k IS NULL ORDER BY l.k$$,
   $$VALUES ('plain', 1000::bigint), (NULL, 1000)$$, 'all are merged, keys with a NULL too');
+
+-- what a dump brings back: the rollup, what it has, and then the rows
+CREATE TEMP TABLE restored AS SELECT * FROM dailyrollup.rollups r WHERE r.live = 'lm.every'::regclass;
+DELETE FROM dailyrollup.rollups r WHERE r.live = 'lm.every'::regclass;
+INSERT INTO dailyrollup.rollups SELECT * FROM restored;
+INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:43', 1, 'restored', 1);
+SELECT * FROM lm.late('lm.every', 1, 'a row after a dump was read');
+SELECT is((SELECT n FROM lm.every WHERE k = 'plain'), (SELECT count(*) FROM lm.src WHERE k = 'plain' AND ts < '2026-01-03'), 'has its key recomputed');
+SELECT action AS folded FROM rollup_refresh('lm.every', '2026-01-04') \gset
+SELECT lm.poison('lm.every');
+INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:44', 1, 'late', 1);
+SELECT is((SELECT late_keys FROM rollup_refresh('lm.every', '2026-01-04')), 1::bigint, 'a late row after the next fold');
+SELECT is((SELECT n FROM lm.every WHERE k = 'plain'), 1000 + (SELECT count(*) FROM lm.src WHERE k = 'plain' AND ts < '2026-01-04'), 'is merged');
+
+-- a table that may refuse, or change, what late rows alone give a key
+CREATE FUNCTION lm.twice_at_least() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NEW.n < 2 THEN RAISE 'once alone'; END IF;
+  RETURN NEW;
+END $$;
+CREATE FUNCTION lm.picky(what text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:45', NULL, 'late', 1);
+  RETURN QUERY SELECT * FROM lm.late('lm.every', 1, what);
+  RETURN NEXT is((SELECT n FROM lm.every WHERE k = 'plain'), (SELECT count(*) FROM lm.src WHERE k = 'plain' AND ts < '2026-01-04'), what || ': recomputed');
+END $$;
+SAVEPOINT a;
+ALTER TABLE lm.every ADD CHECK (n > 1) NOT VALID;
+SELECT * FROM lm.picky('a CHECK');
+ROLLBACK TO a;
+ALTER TABLE lm.every ALTER total SET NOT NULL;
+SELECT * FROM lm.picky('a measure that is NOT NULL');
+ROLLBACK TO a;
+ALTER TABLE lm.every ADD inverse numeric GENERATED ALWAYS AS (1.0 / (n - 1)) STORED;
+SELECT * FROM lm.picky('a generated column');
+ROLLBACK TO a;
+CREATE TRIGGER twice BEFORE INSERT ON lm.every FOR EACH ROW EXECUTE FUNCTION lm.twice_at_least();
+SELECT * FROM lm.picky('a trigger');
+ROLLBACK TO a;
+CREATE TABLE lm.pages (k text NOT NULL UNIQUE);
+INSERT INTO lm.pages SELECT DISTINCT k FROM lm.src WHERE k IS NOT NULL;
+ALTER TABLE lm.every ADD FOREIGN KEY (k) REFERENCES lm.pages (k) NOT VALID;
+CREATE TRIGGER many AFTER INSERT OR UPDATE ON lm.every FOR EACH ROW EXECUTE FUNCTION lm.twice_at_least();
+INSERT INTO lm.src VALUES ('plain', '2026-01-01 12:45', NULL, 'late', 1);
+SELECT * FROM lm.late('lm.every', 1, 'what sees merged rows alone');
+SELECT cmp_ok((SELECT n FROM lm.every WHERE k = 'plain'), '>', 1000::bigint, 'does not stop the merge');
+ROLLBACK TO a;
 SELECT rollup_drop('lm.every', true) IS NULL AS dropped \gset
+
+-- a row that does not count any more is not looked at
+SELECT rollup_create('lm.divided', 'SELECT k, count(*) AS n FROM lm.src WHERE 100 / id > 0 GROUP BY k', 'ts', mode => 'on') AS live \gset
+DELETE FROM lm.src WHERE id = 0;
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.divided', '2026-01-03') \gset
+INSERT INTO lm.src VALUES ('plain', '2026-01-01', 1, '', 0), ('twice', '2026-01-01', 1, '', 1);
+SELECT throws_ok($$SELECT rollup_refresh('lm.divided', '2026-01-03')$$, '22012', NULL, 'a late row that WHERE cannot take');
+UPDATE lm.src SET id = 1 WHERE id = 0;
+SELECT * FROM lm.late('lm.divided', 2, 'when it is gone');
+SELECT rollup_drop('lm.divided', true) IS NULL AS dropped \gset
+
+-- rows that older snapshots see too, without their marks
+CREATE TABLE lm.iced (k text, ts timestamptz NOT NULL) PARTITION BY LIST (k);
+SELECT rollup_create('lm.of_iced', 'SELECT k, count(*) AS n FROM lm.iced GROUP BY k', 'ts', mode => 'on') AS live \gset
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.of_iced', '2026-01-03') \gset
+CREATE TABLE lm.iced_a (ts timestamptz NOT NULL, k text);
+ALTER TABLE lm.iced ATTACH PARTITION lm.iced_a FOR VALUES IN ('a');
+INSERT INTO lm.iced VALUES ('a', '2026-01-01');
+SELECT * FROM lm.late('lm.of_iced', 1, 'an ordinary row');
+SELECT lm.poison('lm.of_iced');
+COPY lm.iced_a FROM STDIN WITH (FREEZE);
+2026-01-01 00:00+00	a
+\.
+SELECT * FROM lm.late('lm.of_iced', 1, 'a frozen one');
+SELECT is((SELECT n FROM lm.of_iced), 2::bigint, 'has its key recomputed');
 
 -- domains are not copied into marks
 CREATE DOMAIN lm.reading AS int CHECK (VALUE < 1000);

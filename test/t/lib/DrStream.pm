@@ -1181,8 +1181,9 @@ sub step_savepoints
 		elsif ($move eq 'rollback' && @open)
 		{
 			my $at = between(0, $#open);
-			$self->does($name, "ROLLBACK TO $open[$at];");
-			$self->{failed}{$name} = 0;
+			# (a savepoint after the error is none)
+			my $answer = $self->does($name, "ROLLBACK TO $open[$at];");
+			$self->{failed}{$name} = 0 unless DrSession::errors($answer);
 			$#open = $at;
 		}
 		elsif ($move eq 'release' && @open)
