@@ -83,6 +83,15 @@ dr_att_not_null(Form_pg_attribute att)
 #define ATTRIBUTE_GENERATED_VIRTUAL	'v'
 #endif
 
+/* Index a new row; "arbiters" are the unique indexes that may find it in conflict. */
+#if PG_VERSION_NUM >= 160000
+#define dr_insert_index_tuples(info, slot, estate, conflict, arbiters) \
+	ExecInsertIndexTuples((info), (slot), (estate), false, true, (conflict), (arbiters), false)
+#else
+#define dr_insert_index_tuples(info, slot, estate, conflict, arbiters) \
+	ExecInsertIndexTuples((info), (slot), (estate), false, true, (conflict), (arbiters))
+#endif
+
 /* Have memory fetched that will be looked at soon. */
 #if defined(__GNUC__)
 #define dr_prefetch(address)	__builtin_prefetch(address)
