@@ -92,6 +92,15 @@ dr_att_not_null(Form_pg_attribute att)
 	ExecInsertIndexTuples((info), (slot), (estate), false, true, (conflict), (arbiters))
 #endif
 
+/* A scan of an index by "n" keys. */
+#if PG_VERSION_NUM >= 180000
+#define dr_index_beginscan(rel, index, snapshot, n) \
+	index_beginscan((rel), (index), (snapshot), NULL, (n), 0)
+#else
+#define dr_index_beginscan(rel, index, snapshot, n) \
+	index_beginscan((rel), (index), (snapshot), (n), 0)
+#endif
+
 /* Have memory fetched that will be looked at soon. */
 #if defined(__GNUC__)
 #define dr_prefetch(address)	__builtin_prefetch(address)

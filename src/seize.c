@@ -34,6 +34,7 @@
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "debug.h"
 #include "folding.h"
 #include "target.h"
@@ -116,7 +117,7 @@ begin_scan(Seizing *seizing, Relation index, const IndexInfo *info)
 							   info->ii_UniqueProcs[i], (Datum) 0);
 	InitDirtySnapshot(seizing->dirty);
 	seizing->index = index;
-	seizing->scan = index_beginscan(seizing->target.rel, index, &seizing->dirty, n, 0);
+	seizing->scan = dr_index_beginscan(seizing->target.rel, index, &seizing->dirty, n);
 }
 
 /* Find the unique index of the key, and begin to look into it. */
