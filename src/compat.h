@@ -83,12 +83,22 @@ dr_att_not_null(Form_pg_attribute att)
 #define ATTRIBUTE_GENERATED_VIRTUAL	'v'
 #endif
 
-#if PG_VERSION_NUM >= 180000
-#define dr_index_beginscan(rel, index, snapshot, nkeys) \
-	index_beginscan((rel), (index), (snapshot), NULL, (nkeys), 0)
+/* Index a new row; "arbiters" are the unique indexes that may find it in conflict. */
+#if PG_VERSION_NUM >= 160000
+#define dr_insert_index_tuples(info, slot, estate, conflict, arbiters) \
+	ExecInsertIndexTuples((info), (slot), (estate), false, true, (conflict), (arbiters), false)
 #else
-#define dr_index_beginscan(rel, index, snapshot, nkeys) \
-	index_beginscan((rel), (index), (snapshot), (nkeys), 0)
+#define dr_insert_index_tuples(info, slot, estate, conflict, arbiters) \
+	ExecInsertIndexTuples((info), (slot), (estate), false, true, (conflict), (arbiters))
+#endif
+
+/* A scan of an index by "n" keys. */
+#if PG_VERSION_NUM >= 180000
+#define dr_index_beginscan(rel, index, snapshot, n) \
+	index_beginscan((rel), (index), (snapshot), NULL, (n), 0)
+#else
+#define dr_index_beginscan(rel, index, snapshot, n) \
+	index_beginscan((rel), (index), (snapshot), (n), 0)
 #endif
 
 /* Have memory fetched that will be looked at soon. */

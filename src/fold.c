@@ -9,8 +9,8 @@
  * change of state is over by then or comes after us; only then the state is
  * read.  Rollups are taken in order of OID, keys in their own order.
  *
- * A batch of inserts is decided and merged in memory (gather.c) where that can
- * be done, else by statements alone; the outcome is the same.
+ * A batch of inserts is decided and merged in memory (gather.c, seize.c) where
+ * that can be done, else by statements alone; the outcome is the same.
  */
 #include "fold.h"
 
@@ -39,9 +39,12 @@
 #include "folding.h"
 #include "gather.h"
 #include "guard.h"
+#include "guc.h"
 #include "identity.h"
 #include "locks.h"
+#include "offer.h"
 #include "phrase.h"
+#include "seize.h"
 
 /* The statements whose plans a session keeps. */
 enum
@@ -184,7 +187,7 @@ mark(DrPlans *plans, const DrBatch *batch)
 
 /* Run a statement over rows, which are forgotten then. */
 static void
-run_over(DrPlans *plans, int statement, const char *name, DrGathered *rows)
+run_over(DrPlans *plans, int statement, const char *name, DrOffered *rows)
 {
 	Oid			types[1] = {INT8OID};
 	Datum		values[1] = {Int64GetDatum(plans->rollup->proof)};
@@ -207,7 +210,7 @@ set_off(const char *setting)
 /* The same, of statements that look up live's rows: by its index or their
  * place, however small it was when the plan was made. */
 static void
-run_by_index(DrPlans *plans, int statement, const char *name, DrGathered *rows)
+run_by_index(DrPlans *plans, int statement, const char *name, DrOffered *rows)
 {
 	int			level = NewGUCNestLevel();
 
@@ -220,15 +223,15 @@ run_by_index(DrPlans *plans, int statement, const char *name, DrGathered *rows)
 
 /* What live must not be proposed is left out: it gets its own rows. */
 static void
-propose_stored(DrPlans *plans, DrGather *gather, DrGathered *content)
+propose_stored(DrPlans *plans, DrGather *gather, DrOffered *content)
 {
-	DrGathered	keys;
+	DrOffered	keys;
 
-	dr_gather_describe_numbered_key(gather, &keys);
-	dr_gather_all(gather, &keys);
+	dr_offer_describe_numbered_key(gather, &keys);
+	dr_offer_all(gather, &keys);
 	run_by_index(plans, FOLD_STORED, DR_FOLDING_KNOWN, &keys);
 	for (uint64 i = 0; i < SPI_processed; i++)
-		dr_gather_propose_stored(gather, SPI_tuptable->vals[i], SPI_tuptable->tupdesc, content);
+		dr_offer_propose_stored(gather, SPI_tuptable->vals[i], SPI_tuptable->tupdesc, content);
 	SPI_freetuptable(SPI_tuptable);
 }
 
@@ -238,13 +241,12 @@ static void
 lock_gathered(DrPlans *plans, DrGather *gather)
 {
 	Locking		before = locking;
-	DrGathered	content;
+	DrOffered	content;
 
-	dr_gather_describe_row(gather, &content);
+	dr_offer_describe_row(gather, &content);
 	if (!dr_folding_takes_any(plans->def, plans->live))
 		propose_stored(plans, gather, &content);
-	dr_gather_propose(gather, &content);
-	DR_WAITPOINT("fold-proposing");
+	dr_offer_propose(gather, &content);
 	locking.gather = gather;
 	locking.proof = plans->rollup->proof;
 	PG_TRY();
@@ -257,7 +259,7 @@ lock_gathered(DrPlans *plans, DrGather *gather)
 	}
 	PG_END_TRY();
 	for (uint64 i = 0; i < SPI_processed; i++)
-		dr_gather_is_new(gather, SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
+		dr_offer_is_new(gather, SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
 	SPI_freetuptable(SPI_tuptable);
 }
 
@@ -265,15 +267,15 @@ lock_gathered(DrPlans *plans, DrGather *gather)
 static void
 decide(DrPlans *plans, DrGather *gather)
 {
-	DrGathered	events;
+	DrOffered	events;
 
-	dr_gather_describe_event(gather, &events);
-	dr_gather_events(gather, &events);
+	dr_offer_describe_event(gather, &events);
+	dr_offer_events(gather, &events);
 	if (events.count > 0)
 	{
 		run_over(plans, FOLD_FIND, DR_FOLDING_EVENTS, &events);
 		for (uint64 i = 0; i < SPI_processed; i++)
-			dr_gather_found(gather, SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
+			dr_offer_found(gather, SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
 		SPI_freetuptable(SPI_tuptable);
 	}
 	dr_gather_decide(gather);
@@ -282,10 +284,10 @@ decide(DrPlans *plans, DrGather *gather)
 static void
 update_known(DrPlans *plans, DrGather *gather)
 {
-	DrGathered	merged;
+	DrOffered	merged;
 
-	dr_gather_describe_merged(gather, &merged);
-	dr_gather_merge(gather, &merged);
+	dr_offer_describe_merged(gather, &merged);
+	dr_offer_merge(gather, &merged);
 	if (merged.count > 0)
 		run_by_index(plans, FOLD_UPDATE, DR_FOLDING_MERGED, &merged);
 }
@@ -293,35 +295,53 @@ update_known(DrPlans *plans, DrGather *gather)
 static void
 recompute(DrPlans *plans, DrGather *gather)
 {
-	DrGathered	keys;
+	DrOffered	keys;
 
-	dr_gather_describe_key(gather, &keys);
-	dr_gather_again(gather, &keys);
+	dr_offer_describe_key(gather, &keys);
+	dr_offer_again(gather, &keys);
 	if (keys.count > 0)
 		run_over(plans, FOLD_RECOMPUTE, DR_FOLDING_KEYS, &keys);
 }
 
-/* Inserts alone, where duplicates are looked for; false where that cannot be
- * done in memory. */
+/* Where each row counts there is nothing to decide; one statement does it all
+ * where the keys cannot be locked without one. */
+static bool
+fold_gathered(DrPlans *plans, DrGather *gather)
+{
+	DR_WAITPOINT("fold-proposing");
+	if (!dr_seize(gather, plans->def, plans->rollup))
+	{
+		if (!gather->deduplicate)
+			return false;
+		lock_gathered(plans, gather);
+	}
+	DR_WAITPOINT("fold-locked");
+	if (gather->deduplicate)
+	{
+		decide(plans, gather);
+		update_known(plans, gather);
+	}
+	recompute(plans, gather);
+	return true;
+}
+
+/* Inserts alone; false where that cannot be done in memory. */
 static bool
 fold_in_memory(DrPlans *plans, const DrBatch *batch)
 {
 	DrGather   *gather;
+	bool		done;
 
 	if (batch->touches || batch->count > ROWS_OF_KEPT_PLAN ||
 		batch->held > get_hash_memory_limit() ||
-		!dr_phrase_duplicates_possible(plans->def))
+		dr_guc_fold_method == DR_FOLD_STATEMENT)
 		return false;
 	gather = dr_gather_begin(plans->def, plans->rollup, batch->rows, batch->desc);
 	if (gather == NULL)
 		return false;
-	lock_gathered(plans, gather);
-	DR_WAITPOINT("fold-locked");
-	decide(plans, gather);
-	update_known(plans, gather);
-	recompute(plans, gather);
+	done = fold_gathered(plans, gather);
 	dr_gather_end(gather);
-	return true;
+	return done;
 }
 
 static void
@@ -581,7 +601,7 @@ dailyrollup_locked(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("this function serves the write-time fold alone")));
 	desc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row), HeapTupleHeaderGetTypMod(row));
-	dr_gather_is_locked(locking.gather, (ItemPointer) PG_GETARG_POINTER(1), &tuple, desc);
+	dr_offer_is_locked(locking.gather, (ItemPointer) PG_GETARG_POINTER(1), &tuple, desc);
 	ReleaseTupleDesc(desc);
 	PG_RETURN_BOOL(false);
 }

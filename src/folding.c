@@ -13,9 +13,10 @@
  *		a row was changed or deleted			recompute the key
  *		live did not have the key				recompute the key
  *
- * Where a batch is held in memory (gather.c), the lock is had by a statement
- * that proposes what the batch gives (propose); what is decided is then written
- * by two others (update, recompute).
+ * Where a batch is held in memory (gather.c), but the keys cannot be locked
+ * without a statement (seize.c), the lock is had by one that proposes what the
+ * batch gives (propose); what is decided is then written by two others (update,
+ * recompute).
  *
  * Keys are always taken in their own order, so that two transactions never
  * wait for each other.  A key that is not there is locked by a row of it, a

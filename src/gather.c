@@ -3,8 +3,8 @@
  *		What a transaction has inserted, by keys in memory.
  *
  * The rows of a batch are read once: which of an event's rows counts, and what
- * the query gives over them, is known before any statement runs.  What the
- * tables hold is told by the caller (fold.c), who runs the statements.  Of each
+ * the query gives over them, is known before anything is looked up.  What the
+ * tables hold is told by those who look (seize.c, offer.c for statements).  Of each
  * event and key is decided what the statements of folding.c would decide:
  *
  *		all rows of the event are new			merged with what is stored
@@ -15,6 +15,8 @@
  * row has an event of each key, and with max(time) the last one.  So the source
  * is asked for the others alone, and for a key that live did not have the row
  * is right as it was proposed.
+ *
+ * Where no event can be there twice each row counts, and is added as it is read.
  *
  * It serves where digest.c does, for keys without a NULL, and where no expression
  * may fail for a row that an old one turns out to beat.
@@ -28,61 +30,19 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
+#include "utils/sortsupport.h"
+#include "utils/typcache.h"
 
 #include "digest.h"
 #include "folding.h"
 #include "keytable.h"
+#include "phrase.h"
 #include "tally.h"
 
-/* An event: its row that counts, of those in the batch. */
-typedef struct Event
+DrFate *
+dr_gather_fate(const DrGather *gather, const DrEntry *entry)
 {
-	Datum	   *values;
-	bool	   *nulls;
-	DrEntry    *entry;
-	int64		fresh;			/* its rows in the batch */
-	int64		fresh_equal;	/* of these, the same as that one */
-	int64		stored;			/* its rows in the source, ours included */
-	int64		stored_equal;
-	bool		beaten;			/* by one of these */
-} Event;
-
-/* What is known of a key; its place is that of its entry, as a number. */
-typedef struct Fate
-{
-	int32		number;
-	bool		proposed;		/* by the row that live had */
-	bool		is_new;			/* live did not have it */
-	bool		has_old;		/* events of which an old row counts */
-	bool		has_newest;
-	int64		newest;			/* no event that live has of it is later */
-	ItemPointerData place;		/* live's row, as it was locked */
-	Datum	   *stored;			/* NULL: none */
-	bool	   *stored_nulls;
-} Fate;
-
-struct DrGather
-{
-	const DrDefinition *def;
-	MemoryContext context;
-	DrDigest   *digest;
-	DrTally    *tally;
-	DrTallyRow *row;
-	DrKeyTable *table;
-	Size		fate_offset;
-	int			newest;			/* the column that is max(time); -1: none */
-	DrEntry   **entries;
-	int			nentries;
-	Event	   *events;
-	int			nevents;
-	int			room;			/* for events, and entries */
-	Size		stored;			/* bytes of live's rows */
-};
-
-static Fate *
-fate_of(const DrGather *gather, const DrEntry *entry)
-{
-	return (Fate *) ((char *) dr_keytable_state(entry) + gather->fate_offset);
+	return (DrFate *) ((char *) dr_keytable_state(entry) + gather->fate_offset);
 }
 
 /* ------------------------------------------------------------------ reading */
@@ -95,7 +55,7 @@ instant_of(const DrDefinition *def, Datum time)
 
 /* A row of an event that is there already. */
 static void
-add_duplicate(DrGather *gather, Event *event, Datum *values, bool *nulls)
+add_duplicate(DrGather *gather, DrGatherEvent *event, Datum *values, bool *nulls)
 {
 	int			order = dr_intake_compare(dr_digest_intake(gather->digest), values, nulls,
 										  event->values, event->nulls);
@@ -113,10 +73,10 @@ add_duplicate(DrGather *gather, Event *event, Datum *values, bool *nulls)
 static void
 make_room(DrGather *gather)
 {
-	if (gather->nevents < gather->room)
+	if (gather->nevents < gather->room && gather->nentries < gather->room)
 		return;
 	gather->room *= 2;
-	gather->events = repalloc_huge(gather->events, gather->room * sizeof(Event));
+	gather->events = repalloc_huge(gather->events, gather->room * sizeof(DrGatherEvent));
 	gather->entries = repalloc_huge(gather->entries, gather->room * sizeof(DrEntry *));
 }
 
@@ -126,23 +86,29 @@ add_row(DrGather *gather, Datum *values, bool *nulls)
 {
 	DrEntry    *entry = dr_intake_enter(dr_digest_intake(gather->digest), gather->table, values, nulls);
 	DrEvent    *known;
+	DrFate	   *fate;
+	int64		instant;
 	bool		found;
 
 	if (entry == NULL)
 		return false;
 	make_room(gather);
+	instant = instant_of(gather->def, values[0]);
+	fate = dr_gather_fate(gather, entry);
 	if (entry->nevents == 0)
 	{
-		fate_of(gather, entry)->number = gather->nentries;
+		fate->number = gather->nentries;
 		gather->entries[gather->nentries++] = entry;
 	}
-	known = dr_keytable_event(gather->table, entry, instant_of(gather->def, values[0]), &found);
+	if (entry->nevents == 0 || instant < fate->oldest)
+		fate->oldest = instant;
+	known = dr_keytable_event(gather->table, entry, instant, &found);
 	if (found)
 		add_duplicate(gather, &gather->events[ItemPointerGetBlockNumberNoCheck(&known->tid)],
 					  values, nulls);
 	else
 	{
-		Event		event = {
+		DrGatherEvent event = {
 			.values = values, .nulls = nulls, .entry = entry,
 			.fresh = 1, .fresh_equal = 1
 		};
@@ -151,6 +117,44 @@ add_row(DrGather *gather, Datum *values, bool *nulls)
 		gather->events[gather->nevents++] = event;
 	}
 	return true;
+}
+
+/* A row that counts for itself; false where its key has a NULL. */
+static bool
+add_single(DrGather *gather, Datum *values, bool *nulls)
+{
+	DrEntry    *entry;
+
+	if (!dr_tally_counts(gather->tally, values, nulls, gather->row))
+		return true;
+	entry = dr_intake_enter(dr_digest_intake(gather->digest), gather->table, values, nulls);
+	if (entry == NULL)
+		return false;
+	make_room(gather);
+	if (entry->counted == 0)
+		gather->entries[gather->nentries++] = entry;
+	dr_tally_read(gather->tally, values, nulls, gather->row);
+	dr_tally_add(gather->tally, gather->table, entry, gather->row);
+	dr_tally_forget(gather->tally);
+	return true;
+}
+
+/* The row of a slot, whose values stay if it is an event's. */
+static bool
+read_row(DrGather *gather, TupleTableSlot *slot, TupleDesc desc)
+{
+	Datum	   *values;
+	bool	   *nulls;
+
+	slot_getallattrs(slot);
+	if (slot->tts_isnull[0])
+		return true;
+	if (!gather->deduplicate)
+		return add_single(gather, slot->tts_values, slot->tts_isnull);
+	values = palloc(desc->natts * sizeof(Datum));
+	nulls = palloc(desc->natts * sizeof(bool));
+	heap_deform_tuple(ExecCopySlotHeapTuple(slot), desc, values, nulls);
+	return add_row(gather, values, nulls);
 }
 
 /* Read the batch; false where a key has a NULL. */
@@ -163,20 +167,15 @@ read_rows(DrGather *gather, Tuplestorestate *rows, TupleDesc desc)
 	tuplestore_rescan(rows);
 	while (fit && tuplestore_gettupleslot(rows, true, false, slot))
 	{
-		Datum	   *values = palloc(desc->natts * sizeof(Datum));
-		bool	   *nulls = palloc(desc->natts * sizeof(bool));
-
 		CHECK_FOR_INTERRUPTS();
-		heap_deform_tuple(ExecCopySlotHeapTuple(slot), desc, values, nulls);
-		if (!nulls[0])
-			fit = add_row(gather, values, nulls);
+		fit = read_row(gather, slot, desc);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	return fit;
 }
 
 static void
-add_event(DrGather *gather, const Event *event)
+add_event(DrGather *gather, const DrGatherEvent *event)
 {
 	dr_tally_read(gather->tally, event->values, event->nulls, gather->row);
 	if (gather->row->counts)
@@ -228,7 +227,9 @@ DrGather *
 dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate *rows,
 				TupleDesc desc)
 {
-	DrDigest   *digest = dr_folding_is_blind_at_ties(def) ? NULL : dr_digest_prepare(def, true);
+	bool		deduplicate = dr_phrase_duplicates_possible(def);
+	DrDigest   *digest = dr_folding_is_blind_at_ties(def) ? NULL :
+		dr_digest_prepare(def, deduplicate);
 	DrGather   *gather;
 
 	if (digest == NULL)
@@ -241,15 +242,16 @@ dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate
 	gather = palloc0(sizeof(DrGather));
 	gather->def = def;
 	gather->context = CurrentMemoryContext;
+	gather->deduplicate = deduplicate;
 	gather->digest = digest;
 	gather->tally = dr_digest_tally(digest);
 	gather->row = dr_tally_make_row(gather->tally);
 	gather->fate_offset = MAXALIGN(dr_tally_state_size(gather->tally));
 	gather->table = dr_keytable_create(CurrentMemoryContext,
-									   gather->fate_offset + sizeof(Fate));
+									   gather->fate_offset + sizeof(DrFate));
 	gather->newest = find_newest(def);
 	gather->room = 64;
-	gather->events = palloc(gather->room * sizeof(Event));
+	gather->events = palloc(gather->room * sizeof(DrGatherEvent));
 	gather->entries = palloc(gather->room * sizeof(DrEntry *));
 	if (gather_rows(gather, rollup, rows, desc))
 		return gather;
@@ -264,232 +266,186 @@ dr_gather_end(DrGather *gather)
 	dr_digest_end(gather->digest);
 }
 
-/* ------------------------------------------------------------- descriptions */
+/* ------------------------------------------------------------------- order */
 
-static void
-describe(TupleDesc desc, int n, const char *name, Oid type, int32 typmod, Oid collation)
+/* A key while keys are ordered. */
+typedef struct Ordered
 {
-	TupleDescInitEntry(desc, n, name, type, typmod, 0);
-	TupleDescInitEntryCollation(desc, n, collation);
-}
-
-static void
-begin(DrGathered *result, TupleDesc desc)
-{
-	result->desc = desc;
-	result->rows = tuplestore_begin_heap(true, false, work_mem);
-	result->count = 0;
-}
-
-/* Rows of live. */
-void
-dr_gather_describe_row(const DrGather *gather, DrGathered *result)
-{
-	begin(result, dr_digest_row_desc(gather->digest));
-}
-
-/* k1 .. kn */
-void
-dr_gather_describe_key(const DrGather *gather, DrGathered *result)
-{
-	begin(result, dr_digest_key_desc(gather->digest));
-}
-
-/* A number, k1 .. kn. */
-void
-dr_gather_describe_numbered_key(const DrGather *gather, DrGathered *result)
-{
-	TupleDesc	keys = dr_digest_key_desc(gather->digest);
-	TupleDesc	desc = CreateTemplateTupleDesc(keys->natts + 1);
-
-	describe(desc, 1, DR_FOLDING_NUMBER, INT4OID, -1, InvalidOid);
-	for (int i = 0; i < keys->natts; i++)
-		TupleDescCopyEntry(desc, i + 2, keys, i + 1);
-	begin(result, desc);
-}
-
-/* A number, the columns that tell one event from another. */
-void
-dr_gather_describe_event(const DrGather *gather, DrGathered *result)
-{
-	const DrDefinition *def = gather->def;
-	TupleDesc	desc = CreateTemplateTupleDesc(def->ndedup + 1);
-
-	describe(desc, 1, DR_FOLDING_NUMBER, INT4OID, -1, InvalidOid);
-	for (int i = 0; i < def->ndedup; i++)
-	{
-		const DrEventColumn *event = &def->events[def->dedup_by[i]];
-
-		describe(desc, i + 2, event->name, event->type, event->typmod, event->collation);
-	}
-	begin(result, desc);
-}
-
-/* A place in live, its row there. */
-void
-dr_gather_describe_merged(const DrGather *gather, DrGathered *result)
-{
-	TupleDesc	row = dr_digest_row_desc(gather->digest);
-	TupleDesc	desc = CreateTemplateTupleDesc(row->natts + 1);
-
-	describe(desc, 1, DR_FOLDING_PLACE, TIDOID, -1, InvalidOid);
-	for (int i = 0; i < row->natts; i++)
-		TupleDescCopyEntry(desc, i + 2, row, i + 1);
-	begin(result, desc);
-}
-
-static void
-put(DrGathered *result, Datum *values, bool *nulls)
-{
-	tuplestore_putvalues(result->rows, result->desc, values, nulls);
-	result->count++;
-}
-
-static void
-put_numbered_key(const DrGather *gather, const DrEntry *entry, DrGathered *result)
-{
-	Datum		values[INDEX_MAX_KEYS + 1];
-	bool		nulls[INDEX_MAX_KEYS + 1];
-
-	values[0] = Int32GetDatum(fate_of(gather, entry)->number);
-	nulls[0] = false;
-	dr_intake_read_key(dr_digest_intake(gather->digest), entry, values + 1, nulls + 1);
-	put(result, values, nulls);
-}
-
-/* ------------------------------------------------- before the keys are locked */
-
-/* All keys. */
-void
-dr_gather_all(DrGather *gather, DrGathered *result)
-{
-	for (int i = 0; i < gather->nentries; i++)
-		put_numbered_key(gather, gather->entries[i], result);
-}
-
-/* A row of live, with its number, is proposed for its key itself. */
-void
-dr_gather_propose_stored(DrGather *gather, HeapTuple row, TupleDesc desc, DrGathered *result)
-{
-	Datum		values[MaxTupleAttributeNumber];
-	bool		nulls[MaxTupleAttributeNumber];
-
-	heap_deform_tuple(row, desc, values, nulls);
-	fate_of(gather, gather->entries[DatumGetInt32(values[0])])->proposed = true;
-	put(result, values + 1, nulls + 1);
-}
-
-/* For the other keys, what the batch gives. */
-void
-dr_gather_propose(DrGather *gather, DrGathered *result)
-{
-	Datum		values[MaxTupleAttributeNumber];
-	bool		nulls[MaxTupleAttributeNumber];
-
-	for (int i = 0; i < gather->nentries; i++)
-	{
-		if (fate_of(gather, gather->entries[i])->proposed)
-			continue;
-		dr_digest_read_row(gather->digest, gather->entries[i], values, nulls);
-		put(result, values, nulls);
-	}
-}
-
-/* Live did not have that key, and has it now. */
-void
-dr_gather_is_new(DrGather *gather, HeapTuple key, TupleDesc desc)
-{
-	Datum		values[INDEX_MAX_KEYS];
-	bool		nulls[INDEX_MAX_KEYS];
 	DrEntry    *entry;
+	Datum	   *values;
+} Ordered;
 
-	heap_deform_tuple(key, desc, values, nulls);
-	dr_intake_find(dr_digest_intake(gather->digest), gather->table, 1, values, nulls, &entry);
-	if (entry != NULL)			/* a trigger may have changed the key */
-		fate_of(gather, entry)->is_new = true;
+typedef struct Order
+{
+	int			n;
+	SortSupportData columns[INDEX_MAX_KEYS];
+} Order;
+
+static int
+compare_keys(const void *a, const void *b, void *arg)
+{
+	Order	   *order = arg;
+	int			result = 0;
+
+	for (int i = 0; result == 0 && i < order->n; i++)
+		result = ApplySortComparator(((const Ordered *) a)->values[i], false,
+									 ((const Ordered *) b)->values[i], false,
+									 &order->columns[i]);
+	return result;
 }
 
-static DrEntry *
-entry_of_row(DrGather *gather, const Datum *values, const bool *nulls)
+static void
+make_order(const DrDefinition *def, Order *order)
 {
-	const DrDefinition *def = gather->def;
-	Datum		key[INDEX_MAX_KEYS];
-	bool		key_nulls[INDEX_MAX_KEYS];
-	DrEntry    *entry;
-
+	memset(order, 0, sizeof(Order));
+	order->n = def->nkeys;
 	for (int i = 0; i < def->nkeys; i++)
 	{
-		key[i] = values[def->keys[i]];
-		key_nulls[i] = nulls[def->keys[i]];
+		const DrColumn *key = &def->columns[def->keys[i]];
+		SortSupport column = &order->columns[i];
+
+		column->ssup_cxt = CurrentMemoryContext;
+		column->ssup_collation = key->collation;
+		PrepareSortSupportFromOrderingOp(lookup_type_cache(key->type, TYPECACHE_LT_OPR)->lt_opr,
+										 column);
 	}
-	dr_intake_find(dr_digest_intake(gather->digest), gather->table, 1, key, key_nulls, &entry);
-	return entry;
 }
 
-static void
-note_stored(const DrGather *gather, Fate *fate, ItemPointer place, Datum *values, bool *nulls)
+/* Number the keys in their own order, that of ORDER BY in statements. */
+void
+dr_gather_sort(DrGather *gather)
 {
-	fate->place = *place;
-	fate->stored = values;
-	fate->stored_nulls = nulls;
+	int			nkeys = gather->def->nkeys;
+	Ordered    *keys = palloc(gather->nentries * sizeof(Ordered));
+	Datum	   *values = palloc(gather->nentries * nkeys * sizeof(Datum));
+	bool		nulls[INDEX_MAX_KEYS];
+	Order		order;
+
+	for (int i = 0; i < gather->nentries; i++)
+	{
+		keys[i].entry = gather->entries[i];
+		keys[i].values = values + i * nkeys;
+		dr_intake_read_key(dr_digest_intake(gather->digest), keys[i].entry, keys[i].values, nulls);
+	}
+	make_order(gather->def, &order);
+	qsort_arg(keys, gather->nentries, sizeof(Ordered), compare_keys, &order);
+	for (int i = 0; i < gather->nentries; i++)
+	{
+		gather->entries[i] = keys[i].entry;
+		dr_gather_fate(gather, keys[i].entry)->number = i;
+	}
+	pfree(values);
+	pfree(keys);
+}
+
+/* ------------------------------------------------------------- live's rows */
+
+static void
+note_newest(const DrGather *gather, DrFate *fate, const Datum *values, const bool *nulls)
+{
 	fate->has_newest = gather->newest >= 0 && !nulls[gather->newest];
 	if (fate->has_newest)
 		fate->newest = instant_of(gather->def, values[gather->newest]);
 }
 
-/* Whoever knows the proof may have made the row up. */
-static void
-check_types(const DrGather *gather, TupleDesc desc)
+/* Live's row of a key: its values stay.  Where there are too many of them, the
+ * key is computed again. */
+void
+dr_gather_keep(DrGather *gather, DrEntry *entry, ItemPointer place, Datum *values, bool *nulls)
 {
-	TupleDesc	expected = dr_digest_row_desc(gather->digest);
-	bool		same = desc->natts == expected->natts;
+	MemoryContext before = MemoryContextSwitchTo(gather->context);
+	TupleDesc	desc = dr_digest_row_desc(gather->digest);
+	HeapTuple	copy = heap_form_tuple(desc, values, nulls);
+	DrFate	   *fate = dr_gather_fate(gather, entry);
 
-	for (int i = 0; same && i < desc->natts; i++)
-		same = TupleDescAttr(desc, i)->atttypid == TupleDescAttr(expected, i)->atttypid;
-	if (!same)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("this is no row of the rollup")));
+	if (gather->stored + copy->t_len > get_hash_memory_limit())
+	{
+		entry->again = true;
+		heap_freetuple(copy);
+	}
+	else
+	{
+		gather->stored += copy->t_len;
+		fate->place = *place;
+		fate->stored = palloc(desc->natts * sizeof(Datum));
+		fate->stored_nulls = palloc(desc->natts * sizeof(bool));
+		heap_deform_tuple(copy, desc, fate->stored, fate->stored_nulls);
+		note_newest(gather, fate, fate->stored, fate->stored_nulls);
+	}
+	MemoryContextSwitchTo(before);
+}
+
+/* The key of that number. */
+void
+dr_gather_key(const DrGather *gather, int i, Datum *values, bool *nulls)
+{
+	dr_intake_read_key(dr_digest_intake(gather->digest), gather->entries[i], values, nulls);
+}
+
+/* What the batch gives for it. */
+void
+dr_gather_row(const DrGather *gather, int i, Datum *values, bool *nulls)
+{
+	dr_digest_read_row(gather->digest, gather->entries[i], values, nulls);
+}
+
+/* Live did not have it, and has that row now. */
+void
+dr_gather_add(DrGather *gather, int i)
+{
+	dr_gather_fate(gather, gather->entries[i])->is_new = true;
+}
+
+/* Merge live's row with what the batch gives, and count the memory that this
+ * takes to the end. */
+static void
+merge_now(DrGather *gather, DrEntry *entry, Datum *values, bool *nulls)
+{
+	Size		before = dr_keytable_memory(gather->table);
+
+	dr_tally_merge(gather->tally, gather->table, entry, values, nulls);
+	gather->stored += dr_keytable_memory(gather->table) - before;
+	dr_digest_read_row(gather->digest, entry, values, nulls);
 }
 
 /*
- * Live has a row at that place, and it is locked: its values stay.  Where there
- * are too many of them, the key is computed again.  (A row of another key is
- * locked where a trigger has changed the key.)
+ * Live has that row of it, which is locked.  Where the row tells that all
+ * events are new, or each row counts anyway, the batch is merged with it, and
+ * it becomes that; the values last until dr_gather_merged.  Else it is kept.
+ * Where memory does not suffice the key is computed again.
  */
-void
-dr_gather_is_locked(DrGather *gather, ItemPointer place, HeapTuple row, TupleDesc desc)
+bool
+dr_gather_meet(DrGather *gather, int i, ItemPointer place, Datum *values, bool *nulls)
 {
-	const DrDefinition *def = gather->def;
-	MemoryContext before = MemoryContextSwitchTo(gather->context);
-	Datum	   *values = palloc(def->ncolumns * sizeof(Datum));
-	bool	   *nulls = palloc(def->ncolumns * sizeof(bool));
-	HeapTuple	copy = heap_copytuple(row);
-	DrEntry    *entry;
+	DrEntry    *entry = gather->entries[i];
+	DrFate	   *fate = dr_gather_fate(gather, entry);
 
-	check_types(gather, desc);
-	heap_deform_tuple(copy, desc, values, nulls);
-	entry = entry_of_row(gather, values, nulls);
-	gather->stored += row->t_len;
-	if (entry != NULL && gather->stored <= get_hash_memory_limit())
-		note_stored(gather, fate_of(gather, entry), place, values, nulls);
-	else
+	note_newest(gather, fate, values, nulls);
+	if (!gather->deduplicate ||
+		(gather->def->where == NULL && fate->has_newest && fate->oldest > fate->newest))
 	{
-		if (entry != NULL)
-			entry->again = true;
-		gather->stored -= row->t_len;
-		heap_freetuple(copy);
+		entry->again = gather->stored > get_hash_memory_limit();
+		if (!entry->again)
+			merge_now(gather, entry, values, nulls);
+		return !entry->again;
 	}
-	MemoryContextSwitchTo(before);
+	dr_gather_keep(gather, entry, place, values, nulls);
+	return false;
+}
+
+void
+dr_gather_merged(DrGather *gather)
+{
+	dr_tally_forget(gather->tally);
 }
 
 /* ---------------------------------------------------------------- after that */
 
 /* Does live tell that no row of the event was there before ours? */
-static bool
-is_told_new(const DrGather *gather, const Event *event)
+bool
+dr_gather_is_told_new(const DrGather *gather, const DrGatherEvent *event)
 {
-	const Fate *fate = fate_of(gather, event->entry);
+	const DrFate *fate = dr_gather_fate(gather, event->entry);
 
 	if (gather->def->where != NULL)
 		return false;
@@ -497,60 +453,15 @@ is_told_new(const DrGather *gather, const Event *event)
 		(fate->has_newest && instant_of(gather->def, event->values[0]) > fate->newest);
 }
 
-/* The events that may have an older row. */
-void
-dr_gather_events(DrGather *gather, DrGathered *result)
-{
-	const DrDefinition *def = gather->def;
-	Datum		values[MaxTupleAttributeNumber];
-	bool		nulls[MaxTupleAttributeNumber];
-
-	for (int i = 0; i < gather->nevents; i++)
-	{
-		const Event *event = &gather->events[i];
-
-		if (is_told_new(gather, event))
-			continue;
-		values[0] = Int32GetDatum(i);
-		nulls[0] = false;
-		for (int j = 0; j < def->ndedup; j++)
-		{
-			values[j + 1] = event->values[def->dedup_by[j]];
-			nulls[j + 1] = event->nulls[def->dedup_by[j]];
-		}
-		put(result, values, nulls);
-	}
-}
-
-/* A row of the source, with the number of its event. */
-void
-dr_gather_found(DrGather *gather, HeapTuple row, TupleDesc desc)
-{
-	Datum		values[MaxTupleAttributeNumber];
-	bool		nulls[MaxTupleAttributeNumber];
-	Event	   *event;
-	int			order;
-
-	heap_deform_tuple(row, desc, values, nulls);
-	event = &gather->events[DatumGetInt32(values[0])];
-	order = dr_intake_compare(dr_digest_intake(gather->digest), values + 1, nulls + 1,
-							  event->values, event->nulls);
-	event->stored++;
-	if (order == 0)
-		event->stored_equal++;
-	if (order < 0)
-		event->beaten = true;
-}
-
 /* The source's rows include the new ones, so a row that counts is an old one
  * where the source has it more often than it was inserted. */
 static void
-decide_event(DrGather *gather, const Event *event)
+decide_event(DrGather *gather, const DrGatherEvent *event)
 {
 	if (event->stored <= event->fresh)
 		return;
 	if (event->beaten || event->stored_equal > event->fresh_equal)
-		fate_of(gather, event->entry)->has_old = true;
+		dr_gather_fate(gather, event->entry)->has_old = true;
 	else
 		event->entry->again = true;
 }
@@ -563,7 +474,7 @@ decide_event(DrGather *gather, const Event *event)
 static void
 decide_key(DrGather *gather, DrEntry *entry)
 {
-	const Fate *fate = fate_of(gather, entry);
+	const DrFate *fate = dr_gather_fate(gather, entry);
 
 	if (fate->is_new && (fate->proposed || fate->has_old || entry->counted == 0))
 		entry->again = true;
@@ -583,49 +494,10 @@ dr_gather_decide(DrGather *gather)
 		decide_key(gather, gather->entries[i]);
 	for (int i = 0; i < gather->nevents; i++)
 	{
-		const Event *event = &gather->events[i];
+		const DrGatherEvent *event = &gather->events[i];
 
-		if (fate_of(gather, event->entry)->has_old && !event->entry->again &&
+		if (dr_gather_fate(gather, event->entry)->has_old && !event->entry->again &&
 			event->stored <= event->fresh)
 			add_event(gather, event);
-	}
-}
-
-/* Live's rows that change, by their places, and what they become. */
-void
-dr_gather_merge(DrGather *gather, DrGathered *result)
-{
-	Datum		values[MaxTupleAttributeNumber];
-	bool		nulls[MaxTupleAttributeNumber];
-
-	for (int i = 0; i < gather->nentries; i++)
-	{
-		DrEntry    *entry = gather->entries[i];
-		Fate	   *fate = fate_of(gather, entry);
-
-		if (fate->stored == NULL || entry->again || entry->counted == 0)
-			continue;
-		dr_tally_merge(gather->tally, gather->table, entry, fate->stored, fate->stored_nulls);
-		values[0] = PointerGetDatum(&fate->place);
-		nulls[0] = false;
-		dr_digest_read_row(gather->digest, entry, values + 1, nulls + 1);
-		put(result, values, nulls);
-		dr_tally_forget(gather->tally);
-	}
-}
-
-/* The keys that are to be computed again. */
-void
-dr_gather_again(DrGather *gather, DrGathered *result)
-{
-	Datum		values[INDEX_MAX_KEYS];
-	bool		nulls[INDEX_MAX_KEYS];
-
-	for (int i = 0; i < gather->nentries; i++)
-	{
-		if (!gather->entries[i]->again)
-			continue;
-		dr_intake_read_key(dr_digest_intake(gather->digest), gather->entries[i], values, nulls);
-		put(result, values, nulls);
 	}
 }

@@ -9,46 +9,80 @@
 
 #include "dailyrollup.h"
 
-#include "access/htup.h"
 #include "access/tupdesc.h"
 #include "storage/itemptr.h"
 #include "utils/tuplestore.h"
 
 #include "catalog.h"
+#include "digest.h"
+#include "keytable.h"
+#include "tally.h"
 
-typedef struct DrGather DrGather;
-
-/* Rows for a statement. */
-typedef struct DrGathered
+/* An event: its row that counts, of those in the batch. */
+typedef struct DrGatherEvent
 {
-	TupleDesc	desc;
-	Tuplestorestate *rows;
-	int64		count;
-} DrGathered;
+	Datum	   *values;
+	bool	   *nulls;
+	DrEntry    *entry;
+	int64		fresh;			/* its rows in the batch */
+	int64		fresh_equal;	/* of these, the same as that one */
+	int64		stored;			/* its rows in the source, ours included */
+	int64		stored_equal;
+	bool		beaten;			/* by one of these */
+} DrGatherEvent;
+
+/* What is known of a key; its place is that of its entry, as a number. */
+typedef struct DrFate
+{
+	int32		number;
+	bool		proposed;		/* by the row that live had */
+	bool		is_new;			/* live did not have it */
+	bool		has_old;		/* events of which an old row counts */
+	bool		has_newest;
+	int64		newest;			/* no event that live has of it is later */
+	int64		oldest;			/* of the batch */
+	ItemPointerData place;		/* live's row, as it was locked */
+	Datum	   *stored;			/* NULL: none */
+	bool	   *stored_nulls;
+} DrFate;
+
+typedef struct DrGather
+{
+	const DrDefinition *def;
+	MemoryContext context;
+	DrDigest   *digest;
+	DrTally    *tally;
+	DrTallyRow *row;
+	DrKeyTable *table;
+	bool		deduplicate;	/* else there are no events, each row counts */
+	Size		fate_offset;
+	int			newest;			/* the column that is max(time); -1: none */
+	DrEntry   **entries;
+	int			nentries;
+	DrGatherEvent *events;
+	int			nevents;
+	int			room;			/* for events, and entries */
+	Size		stored;			/* bytes of live's rows */
+} DrGather;
 
 extern DrGather *dr_gather_begin(const DrDefinition *def, const DrRollup *rollup,
 								 Tuplestorestate *rows, TupleDesc desc);
 extern void dr_gather_end(DrGather *gather);
-extern void dr_gather_describe_row(const DrGather *gather, DrGathered *result);
-extern void dr_gather_describe_event(const DrGather *gather, DrGathered *result);
-extern void dr_gather_describe_key(const DrGather *gather, DrGathered *result);
-extern void dr_gather_describe_numbered_key(const DrGather *gather, DrGathered *result);
-extern void dr_gather_describe_merged(const DrGather *gather, DrGathered *result);
+extern DrFate *dr_gather_fate(const DrGather *gather, const DrEntry *entry);
 
-/* before and while the keys are locked */
-extern void dr_gather_all(DrGather *gather, DrGathered *result);
-extern void dr_gather_propose_stored(DrGather *gather, HeapTuple row, TupleDesc desc,
-									 DrGathered *result);
-extern void dr_gather_propose(DrGather *gather, DrGathered *result);
-extern void dr_gather_is_locked(DrGather *gather, ItemPointer place, HeapTuple row,
-								TupleDesc desc);
-extern void dr_gather_is_new(DrGather *gather, HeapTuple key, TupleDesc desc);
+/* while the keys are locked: each has a number, from 0, in their order */
+extern void dr_gather_sort(DrGather *gather);
+extern void dr_gather_key(const DrGather *gather, int i, Datum *values, bool *nulls);
+extern void dr_gather_row(const DrGather *gather, int i, Datum *values, bool *nulls);
+extern void dr_gather_add(DrGather *gather, int i);
+extern bool dr_gather_meet(DrGather *gather, int i, ItemPointer place, Datum *values,
+						   bool *nulls);
+extern void dr_gather_merged(DrGather *gather);
+extern void dr_gather_keep(DrGather *gather, DrEntry *entry, ItemPointer place, Datum *values,
+						   bool *nulls);
 
 /* after that */
-extern void dr_gather_events(DrGather *gather, DrGathered *result);
-extern void dr_gather_found(DrGather *gather, HeapTuple row, TupleDesc desc);
+extern bool dr_gather_is_told_new(const DrGather *gather, const DrGatherEvent *event);
 extern void dr_gather_decide(DrGather *gather);
-extern void dr_gather_merge(DrGather *gather, DrGathered *result);
-extern void dr_gather_again(DrGather *gather, DrGathered *result);
 
 #endif							/* DR_GATHER_H */

@@ -108,7 +108,7 @@ define_limits(void)
 							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("dailyrollup.fold_method",
-							 "Sets how a refresh or promote computes, compares and writes rows.",
+							 "Sets how a refresh, promote or fold computes, compares and writes rows.",
 							 "hash: in memory, up to work_mem times hash_mem_multiplier, and "
 							 "files beyond it; statement: by SQL statements; auto: hash where "
 							 "the query allows it and it is the cheaper way to merge.",

@@ -139,7 +139,7 @@ may_update_directly(const DrRollup *rollup, Relation rel, uint64 keys)
 static void
 begin_update(Update *update, const DrDefinition *def, Relation rel)
 {
-	dr_target_open(&update->target, def, rel);
+	dr_target_open(&update->target, def, rel, false);
 	update->at_end = false;
 	for (int i = 0; i < BATCH_ROWS; i++)
 		update->stored[i] = table_slot_create(rel, NULL);

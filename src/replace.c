@@ -61,7 +61,7 @@ replace(DrContent *content, const DrDefinition *def, Relation rel, const char *f
 {
 	DrTarget	target;
 
-	dr_target_open(&target, def, rel);
+	dr_target_open(&target, def, rel, false);
 	dr_content_compare(content, fresh, params, write_part, &target, compared);
 	dr_target_close(&target);
 }

@@ -4,17 +4,21 @@
  *
  * What statements do besides is to fire triggers, and to wait for other
  * writers.  So the caller has seen that there are no triggers but the guard,
- * which lets us pass anyway, and holds a lock that no writer holds.  Indexes,
- * constraints and generated columns are looked after here as by a statement.
+ * which lets us pass anyway, and holds a lock that no writer holds, or one on
+ * each row that it changes.  Indexes, constraints and generated columns are
+ * looked after here as by a statement.
  */
 #include "target.h"
 
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "executor/executor.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "objects.h"
 
 /* Would a statement fire other triggers than the guard? */
@@ -29,8 +33,9 @@ dr_target_fires_triggers(const DrRollup *rollup, Relation rel)
 	return false;
 }
 
+/* "contested": others may insert rows of the same keys, see dr_target_propose. */
 void
-dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel)
+dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel, bool contested)
 {
 	target->rel = rel;
 	target->def = def;
@@ -38,7 +43,7 @@ dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel)
 	target->estate->es_snapshot = GetActiveSnapshot();
 	target->info = makeNode(ResultRelInfo);
 	InitResultRelInfo(target->info, rel, 0, NULL, 0);
-	ExecOpenIndices(target->info, false);
+	ExecOpenIndices(target->info, contested);
 	target->place = table_slot_create(rel, NULL);
 	target->fresh = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsVirtual);
 	target->attnos = palloc(def->ncolumns * sizeof(AttrNumber));
@@ -128,4 +133,33 @@ dr_target_insert(DrTarget *target, const Datum *values, const bool *nulls)
 	set_columns(target, values, nulls, true);
 	ExecSimpleRelationInsert(target->info, target->estate, target->fresh);
 	ResetPerTupleExprContext(target->estate);
+}
+
+/*
+ * Insert a row that others may insert as well: false, and nothing is there,
+ * where the arbiter, a unique index, has found one of its key.  As the server
+ * does it for ON CONFLICT: the row is withdrawn by itself, and meanwhile others
+ * wait for that, not for our transaction.
+ */
+bool
+dr_target_propose(DrTarget *target, Oid arbiter, const Datum *values, const bool *nulls)
+{
+	TransactionId xid = GetCurrentTransactionId();
+	bool		conflict = false;
+	uint32		token;
+
+	begin_fresh(target, NULL, NULL);
+	set_columns(target, values, nulls, true);
+	target->fresh->tts_tableOid = RelationGetRelid(target->rel);
+	if (RelationGetDescr(target->rel)->constr != NULL)
+		ExecConstraints(target->info, target->fresh, target->estate);
+	token = SpeculativeInsertionLockAcquire(xid);
+	table_tuple_insert_speculative(target->rel, target->fresh, GetCurrentCommandId(true), 0,
+								   NULL, token);
+	(void) dr_insert_index_tuples(target->info, target->fresh, target->estate, &conflict,
+								  list_make1_oid(arbiter));
+	table_tuple_complete_speculative(target->rel, target->fresh, token, !conflict);
+	SpeculativeInsertionLockRelease(xid);
+	ResetPerTupleExprContext(target->estate);
+	return !conflict;
 }

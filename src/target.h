@@ -28,7 +28,8 @@ typedef struct DrTarget
 } DrTarget;
 
 extern bool dr_target_fires_triggers(const DrRollup *rollup, Relation rel);
-extern void dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel);
+extern void dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel,
+						   bool contested);
 extern void dr_target_close(DrTarget *target);
 extern void dr_target_update_stored(DrTarget *target, TupleTableSlot *stored,
 									const Datum *values, const bool *nulls);
@@ -36,5 +37,7 @@ extern void dr_target_update(DrTarget *target, ItemPointer tid, const Datum *val
 							 const bool *nulls);
 extern void dr_target_delete(DrTarget *target, ItemPointer tid);
 extern void dr_target_insert(DrTarget *target, const Datum *values, const bool *nulls);
+extern bool dr_target_propose(DrTarget *target, Oid arbiter, const Datum *values,
+							  const bool *nulls);
 
 #endif							/* DR_TARGET_H */

@@ -197,6 +197,63 @@ my ($code, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELEC
 like($err, qr/23514.*violates check constraint "few"/, 'a CHECK refuses');
 is((psql("SELECT rollup_watermark('plain_live') = '2026-01-04' AND max(n) = $most FROM plain_live"))[0], 't', 'and nothing has changed');
 
+# The write-time fold: live's rows locked and merged without a statement, by
+# statements where something stands in the way of that, or all by statements.
+my $written = 0;
+
+sub written
+{
+	my ($name, $what, $settings, $directly, %option) = @_;
+	my $said = '';
+
+	$written++;
+
+	psql("SET client_min_messages = error; SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text = '${name}_live'; $create{$name}
+		SELECT rollup_alter('${name}_live', mode => 'off'); CALL rollup_run('${name}_live');" . ($option{also} // ''));
+	for my $seed (1 .. 4)
+	{
+		# rows of known keys and new ones, later and earlier, redelivered, corrected
+		my (undef, $err) = psql("SET client_min_messages = debug1; $settings; SELECT setseed(0.$seed);
+			INSERT INTO $name SELECT CASE WHEN i % 3 = 0 THEN 'new $seed ' || i % 40 ELSE 'key ' || (random() * 300)::int END, i % 3,
+				'2026-01-05 00:00+00'::timestamptz + $written * interval '1 day' + $seed * interval '1 hour' + (i - 100 * (i % 7)) * interval '1 min',
+				i, i, i / 7.0, repeat('x', i % 50), i % 2 = 0, i + 10000000 * $seed FROM generate_series(1, 400) i;
+			INSERT INTO $name SELECT k, part, ts, v + 1, large, price, label, good, id - 5 FROM $name TABLESAMPLE SYSTEM (5) REPEATABLE ($seed) WHERE k IS NOT NULL;");
+		$said .= $err;
+	}
+	is((psql("SELECT count(*) FROM rollup_verify('${name}_live')"))[0], 0, "$name written, $what: exact");
+	my @merged = $said =~ /keys locked without a statement, ([1-9]\d*) rows merged/g;
+	is(@merged > 0 ? 1 : 0, $directly, "$name written, $what: " . ($directly ? 'without a statement' : 'by statements'));
+	return;
+}
+
+make('twice', 400, 4000, "SELECT $measures", dedup => 'k,ts');
+make('single', 400, 4000, "SELECT $measures");
+make('picked', 400, 4000, "SELECT $measures", where => 'WHERE v % 4 > 0');
+make('pair', 400, 4000, 'SELECT k, part, count(*) AS n, max(ts) AS seen, latest(v, ts) AS v', by => 'k, part', dedup => 'k,part,ts');
+$create{$_} =~ s/,\s+coalesce\(latest.*? AS bad,/,/s for qw(twice single picked);
+for my $name (qw(twice single picked pair))
+{
+	written($name, 'auto', '', 1);
+	written($name, 'statement', 'SET dailyrollup.fold_method = statement', 0);
+	written($name, 'with a trigger', '', 0, also => "CREATE TRIGGER t AFTER UPDATE ON ${name}_live FOR EACH ROW EXECUTE FUNCTION seen();");
+	written($name, 'with a CHECK', '', 0, also => "ALTER TABLE ${name}_live ADD CHECK (n > 0);");
+	written($name, 'full pages', '', 1, also => "ALTER TABLE ${name}_live SET (fillfactor = 100); VACUUM FULL ${name}_live;");
+	written($name, 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", 1);
+}
+written('pair', 'columns of its own', '', 1, also => 'ALTER TABLE pair_live ADD COLUMN own text;');
+written('pair', 'columns in another order', '', 1, also => q{DO $$ BEGIN EXECUTE (SELECT format('ALTER TABLE pair_live DROP CONSTRAINT %I', conname) FROM pg_constraint WHERE conrelid = 'pair_live'::regclass AND contype = 'u');
+	CREATE UNIQUE INDEX ON pair_live (part, k) NULLS NOT DISTINCT; END $$;});
+
+# who writes the same keys, old ones and new ones, at the same time
+for my $name (qw(pair single))
+{
+	psql("SET client_min_messages = error; SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text = '${name}_live'; $create{$name}
+		SELECT rollup_alter('${name}_live', mode => 'off'); CALL rollup_run('${name}_live');");
+	$node->pgbench('-n -c 4 -j 2 -t 60', 0, [qr{actually processed: 240/240}], [qr{^$}], "$name: writers at the same time",
+		{ "085_$name" => "\\set n random(1, 60)\nINSERT INTO $name SELECT 'hot ' || (i * 7 + :n) % 60, i % 3, timestamptz '2026-01-05' + (:n * 20 + i) * interval '1 min', i, i, i, 'x', true, i FROM generate_series(1, 20) i;" });
+	is((psql("SELECT count(*) FROM rollup_verify('${name}_live')"))[0], 0, "$name: exact after them");
+}
+
 # values that are stored out of line: what is read of them goes with its row
 SKIP:
 {

@@ -1,0 +1,380 @@
+/*
+ * seize.c
+ *		Live's rows of gathered keys locked without a statement.
+ *
+ * Key by key, in their order, each by the unique index, as INSERT ... ON
+ * CONFLICT does it:
+ *
+ *		live has no row of the key		it gets what the batch gives; where
+ *										others were faster, look again
+ *		others write it just now		wait for their end, and look again
+ *		live has a row					it is locked; where others were
+ *										faster, look again
+ *
+ * A locked row that tells that all events of its key are new is merged with
+ * them at once, for nothing but that row decides.  The others are kept, until
+ * the source has been asked under a snapshot that is newer than all locks.
+ */
+#include "seize.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_index.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+#include "compat.h"
+#include "debug.h"
+#include "folding.h"
+#include "target.h"
+
+/* Bytes free on a page that are soon used up by updates. */
+#define LITTLE_ROOM		(BLCKSZ / 8)
+
+/* Live while its rows are locked. */
+typedef struct Seizing
+{
+	const DrDefinition *def;
+	DrGather   *gather;
+	DrTarget	target;
+	Relation	index;
+	int			key_of[INDEX_MAX_KEYS]; /* which key each column of the index is */
+	ScanKeyData sought[INDEX_MAX_KEYS];
+	SnapshotData dirty;			/* sees what others are writing, too */
+	Snapshot	latest;			/* when we began */
+	IndexScanDesc scan;
+	Buffer		buffer;			/* where the last row was looked for */
+	ItemPointerData place;		/* of the row that was found */
+	TupleTableSlot *locked;
+	int			merged;
+} Seizing;
+
+/* ---------------------------------------------------------------- the index */
+
+/* The key that stands in a column of live; -1. */
+static int
+key_at(const DrTarget *target, AttrNumber attno)
+{
+	for (int k = 0; k < target->def->nkeys; k++)
+		if (target->attnos[target->def->keys[k]] == attno)
+			return k;
+	return -1;
+}
+
+/* Does a column of the index tell the values of a key apart as statements do? */
+static bool
+is_index_of(Relation index, int i, const DrColumn *key)
+{
+	TypeCacheEntry *type = lookup_type_cache(getBaseType(key->type), TYPECACHE_BTREE_OPFAMILY);
+
+	return index->rd_opfamily[i] == type->btree_opf &&
+		index->rd_indcollation[i] == key->collation;
+}
+
+static bool
+is_key_index(Seizing *seizing, Relation index, const IndexInfo *info)
+{
+	const DrTarget *target = &seizing->target;
+	Form_pg_index form = index->rd_index;
+	int			nkeys = target->def->nkeys;
+	Bitmapset  *keys = NULL;
+
+	if (!form->indisunique || !form->indimmediate || !form->indisvalid ||
+		index->rd_rel->relam != BTREE_AM_OID || form->indnkeyatts != nkeys ||
+		info->ii_Expressions != NIL || info->ii_Predicate != NIL)
+		return false;
+	for (int i = 0; i < nkeys; i++)
+	{
+		int			k = key_at(target, form->indkey.values[i]);
+
+		if (k < 0 || !is_index_of(index, i, &target->def->columns[target->def->keys[k]]))
+			return false;
+		seizing->key_of[i] = k;
+		keys = bms_add_member(keys, k);
+	}
+	return bms_num_members(keys) == nkeys;
+}
+
+static void
+begin_scan(Seizing *seizing, Relation index, const IndexInfo *info)
+{
+	int			n = seizing->def->nkeys;
+
+	for (int i = 0; i < n; i++)
+		ScanKeyEntryInitialize(&seizing->sought[i], 0, i + 1, info->ii_UniqueStrats[i],
+							   InvalidOid, index->rd_indcollation[i],
+							   info->ii_UniqueProcs[i], (Datum) 0);
+	InitDirtySnapshot(seizing->dirty);
+	seizing->index = index;
+	seizing->scan = dr_index_beginscan(seizing->target.rel, index, &seizing->dirty, n);
+}
+
+/* Find the unique index of the key, and begin to look into it. */
+static bool
+find_index(Seizing *seizing)
+{
+	const ResultRelInfo *live = seizing->target.info;
+
+	for (int i = 0; i < live->ri_NumIndices; i++)
+	{
+		Relation	index = live->ri_IndexRelationDescs[i];
+		IndexInfo  *info = live->ri_IndexRelationInfo[i];
+
+		if (!is_key_index(seizing, index, info))
+			continue;
+		begin_scan(seizing, index, info);
+		return true;
+	}
+	return false;
+}
+
+/* ------------------------------------------------------------------ the rows */
+
+static void
+let_go(Seizing *seizing)
+{
+	if (BufferIsValid(seizing->buffer))
+		ReleaseBuffer(seizing->buffer);
+	seizing->buffer = InvalidBuffer;
+}
+
+static void
+wait_for(Seizing *seizing, TransactionId xid)
+{
+	let_go(seizing);			/* others may want to clean the page */
+	if (seizing->dirty.speculativeToken != 0)
+		SpeculativeInsertionWait(xid, seizing->dirty.speculativeToken);
+	else
+		XactLockTableWait(xid, seizing->target.rel, &seizing->place, XLTW_InsertIndex);
+}
+
+/*
+ * Look at what stands at a place that the index names.  A scan would clean the
+ * page of what our last update has left whenever it can, for the page is meant
+ * to be half empty; it is done here where there is not much room left.
+ */
+static bool
+is_row_at(Seizing *seizing, ItemPointer place)
+{
+	Relation	live = seizing->target.rel;
+	HeapTupleData row;
+	bool		all_dead;
+	bool		is_there;
+
+	seizing->place = *place;
+	seizing->buffer = ReleaseAndReadBuffer(seizing->buffer, live,
+										   ItemPointerGetBlockNumber(place));
+	if (PageGetHeapFreeSpace(BufferGetPage(seizing->buffer)) < LITTLE_ROOM)
+		heap_page_prune_opt(live, seizing->buffer);
+	LockBuffer(seizing->buffer, BUFFER_LOCK_SHARE);
+	is_there = heap_hot_search_buffer(&seizing->place, live, seizing->buffer, &seizing->dirty,
+									  &row, &all_dead, true);
+	LockBuffer(seizing->buffer, BUFFER_LOCK_UNLOCK);
+	seizing->scan->kill_prior_tuple = !is_there && all_dead;
+	return is_there;
+}
+
+static bool
+scan_for_row(Seizing *seizing)
+{
+	bool		is_there = false;
+	ItemPointer place;
+
+	index_rescan(seizing->scan, seizing->sought, seizing->def->nkeys, NULL, 0);
+	while (!is_there &&
+		   (place = index_getnext_tid(seizing->scan, ForwardScanDirection)) != NULL)
+		is_there = is_row_at(seizing, place);
+
+	/* no page of the index is held, should we have to wait */
+	index_rescan(seizing->scan, NULL, 0, NULL, 0);
+	return is_there;
+}
+
+/* Find live's row of the key that is sought, once nobody else is writing it;
+ * false where there is none. */
+static bool
+find_row(Seizing *seizing)
+{
+	for (;;)
+	{
+		TransactionId xid;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!scan_for_row(seizing))
+			return false;
+		xid = TransactionIdIsValid(seizing->dirty.xmin) ? seizing->dirty.xmin :
+			seizing->dirty.xmax;
+		if (!TransactionIdIsValid(xid))
+			return true;
+		wait_for(seizing, xid);
+	}
+}
+
+static void
+fail_to_serialize(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update")));
+}
+
+/* In REPEATABLE READ a row must not be newer than our look at it, as for ON
+ * CONFLICT. */
+static void
+check_seen(Seizing *seizing)
+{
+	bool		isnull;
+	TransactionId xmin;
+
+	if (table_tuple_satisfies_snapshot(seizing->target.rel, seizing->locked, seizing->latest))
+		return;
+	xmin = DatumGetTransactionId(slot_getsysattr(seizing->locked,
+												 MinTransactionIdAttributeNumber, &isnull));
+	if (!TransactionIdIsCurrentTransactionId(xmin))
+		fail_to_serialize();
+}
+
+/* Lock the row that was found; false where others have changed it meanwhile. */
+static bool
+lock_row(Seizing *seizing)
+{
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(seizing->target.rel, &seizing->place,
+										  seizing->latest, seizing->locked,
+										  GetCurrentCommandId(false), LockTupleNoKeyExclusive,
+										  LockWaitBlock, 0, &failure);
+
+	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
+		elog(ERROR, "unexpected state of a row that is to be locked: %d", result);
+	if (result != TM_Ok && IsolationUsesXactSnapshot())
+		fail_to_serialize();
+	if (result == TM_Ok && IsolationUsesXactSnapshot())
+		check_seen(seizing);
+	if (result != TM_Ok)
+		ExecClearTuple(seizing->locked);
+	return result == TM_Ok;
+}
+
+/* The locked row is merged, or kept. */
+static void
+meet_row(Seizing *seizing, int i)
+{
+	const DrTarget *target = &seizing->target;
+	TupleTableSlot *row = seizing->locked;
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+
+	slot_getallattrs(row);
+	for (int n = 0; n < seizing->def->ncolumns; n++)
+	{
+		values[n] = row->tts_values[target->attnos[n] - 1];
+		nulls[n] = row->tts_isnull[target->attnos[n] - 1];
+	}
+	if (dr_gather_meet(seizing->gather, i, &row->tts_tid, values, nulls))
+	{
+		dr_target_update_stored(&seizing->target, row, values, nulls);
+		seizing->merged++;
+	}
+	dr_gather_merged(seizing->gather);
+	ExecClearTuple(row);
+}
+
+static void
+seek(Seizing *seizing, int i)
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		nulls[INDEX_MAX_KEYS];
+
+	dr_gather_key(seizing->gather, i, values, nulls);
+	for (int n = 0; n < seizing->def->nkeys; n++)
+		seizing->sought[n].sk_argument = values[seizing->key_of[n]];
+}
+
+static void
+seize_key(Seizing *seizing, int i)
+{
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+
+	seek(seizing, i);
+	for (;;)
+	{
+		if (find_row(seizing))
+		{
+			DR_WAITPOINT("fold-found");
+			if (!lock_row(seizing))
+				continue;
+			meet_row(seizing, i);
+			return;
+		}
+		DR_WAITPOINT("fold-missed");
+		dr_gather_row(seizing->gather, i, values, nulls);
+		if (dr_target_propose(&seizing->target, RelationGetRelid(seizing->index), values, nulls))
+		{
+			dr_gather_add(seizing->gather, i);
+			return;
+		}
+	}
+}
+
+static void
+seize_keys(Seizing *seizing)
+{
+	seizing->locked = table_slot_create(seizing->target.rel, NULL);
+	seizing->latest = RegisterSnapshot(GetLatestSnapshot());
+	dr_gather_sort(seizing->gather);
+	for (int i = 0; i < seizing->gather->nentries; i++)
+		seize_key(seizing, i);
+	elog(DEBUG1, "dailyrollup: %d keys locked without a statement, %d rows merged",
+		 seizing->gather->nentries, seizing->merged);
+	let_go(seizing);
+	index_endscan(seizing->scan);
+	UnregisterSnapshot(seizing->latest);
+	ExecDropSingleTupleTableSlot(seizing->locked);
+}
+
+/* Would a statement do no more than we? */
+static bool
+is_plain(const DrDefinition *def, const DrRollup *rollup, Relation live)
+{
+	return live->rd_rel->relkind == RELKIND_RELATION &&
+		live->rd_tableam == GetHeapamTableAmRoutine() &&
+		!live->rd_rel->relrowsecurity && live->rd_rules == NULL &&
+		!dr_target_fires_triggers(rollup, live) && dr_folding_takes_any(def, rollup->live);
+}
+
+/*
+ * Lock the keys, which the gather learns of.  False, and nothing is done, where
+ * a statement must do it.  The caller has locked live, and may write to it.
+ */
+bool
+dr_seize(DrGather *gather, const DrDefinition *def, const DrRollup *rollup)
+{
+	Seizing		seizing = {.def = def, .gather = gather};
+	Relation	live = table_open(rollup->live, NoLock);
+	bool		possible = is_plain(def, rollup, live);
+
+	if (possible)
+	{
+		CommandCounterIncrement();	/* this transaction may have written rows before */
+		dr_target_open(&seizing.target, def, live, true);
+		possible = find_index(&seizing);
+		if (possible)
+			seize_keys(&seizing);
+		dr_target_close(&seizing.target);
+		CommandCounterIncrement();
+	}
+	table_close(live, NoLock);
+	return possible;
+}
