@@ -93,6 +93,7 @@ batch_of(const DrPlans *plans, bool backfill)
 	}
 
 	batch = make_batch(plans->live, plans->rollup->id, backfill, plans->def, NULL);
+	batch->source = plans->def->source;
 	batch->level = level;
 	before = MemoryContextSwitchTo(TopTransactionContext);
 	batches = lappend(batches, batch);
@@ -280,11 +281,10 @@ dr_batch_take(Oid live, int32 rollup, bool backfill)
 	return taken;
 }
 
-/* The rollups for which there is something to fold, in order of live's OID. */
-List *
-dr_batch_lives(void)
+static List *
+oids_to_fold(bool sources)
 {
-	List	   *lives = NIL;
+	List	   *oids = NIL;
 	ListCell   *cell;
 
 	foreach(cell, batches)
@@ -292,10 +292,24 @@ dr_batch_lives(void)
 		DrBatch	   *batch = lfirst(cell);
 
 		if (batch->folded_in == InvalidSubTransactionId)
-			lives = list_append_unique_oid(lives, batch->live);
+			oids = list_append_unique_oid(oids, sources ? batch->source : batch->live);
 	}
-	list_sort(lives, list_oid_cmp);
-	return lives;
+	list_sort(oids, list_oid_cmp);
+	return oids;
+}
+
+/* The rollups for which there is something to fold, in order of live's OID. */
+List *
+dr_batch_lives(void)
+{
+	return oids_to_fold(false);
+}
+
+/* Their sources, in order of OID. */
+List *
+dr_batch_sources(void)
+{
+	return oids_to_fold(true);
 }
 
 /* --------------------------------------------------------------- callbacks */

@@ -19,6 +19,7 @@ typedef struct DrBatch
 {
 	MemoryContext context;		/* of all that it has */
 	Oid			live;
+	Oid			source;
 	int32		rollup;			/* its id: another one may have got the table */
 	bool		backfill;		/* their keys are to be marked, not folded */
 	SubTransactionId level;
@@ -34,6 +35,7 @@ extern void dr_batch_init(void);
 extern void dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 							 bool added, bool backfill);
 extern List *dr_batch_lives(void);
+extern List *dr_batch_sources(void);
 extern DrBatch *dr_batch_take(Oid live, int32 rollup, bool backfill);
 extern void dr_batch_end(DrBatch *batch);
 

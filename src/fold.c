@@ -438,6 +438,21 @@ check_not_in_use(Oid live)
 }
 
 /*
+ * Sources come before any live.  Who wrote to a leaf alone has no lock on the
+ * source: he would have to queue for it behind DDL, with live locked, which
+ * somebody who has locked the source may be trying to lock.
+ */
+static void
+lock_sources(void)
+{
+	List	   *sources = dr_batch_sources();
+	ListCell   *cell;
+
+	foreach(cell, sources)
+		LockRelationOid(lfirst_oid(cell), AccessShareLock);
+}
+
+/*
  * Fold all that there is.  Triggers of live may write to a source again, so
  * look again.  "in_use": statements of this session may be under way.
  */
@@ -450,6 +465,7 @@ fold_all(bool in_use)
 	{
 		ListCell   *cell;
 
+		lock_sources();
 		PushActiveSnapshot(GetTransactionSnapshot());
 		foreach(cell, lives)
 		{
@@ -506,6 +522,7 @@ dr_fold_flush(DrRollup *rollup)
 
 	dr_locks_check_not_in_use(rollup->source, "flush a rollup of");
 	dr_fold_now();
+	LockRelationOid(rollup->source, AccessShareLock);
 	LockRelationOid(rollup->live, RowExclusiveLock);
 	if (still_folding(rollup->live) == NULL)
 		return 0;
