@@ -478,7 +478,7 @@ dailyrollup_rollup_inserted(PG_FUNCTION_ARGS)
 	int			attno = Anum_epoch;
 	bool		isnull;
 	int64		epoch = DatumGetInt64(heap_getattr(trigger->tg_trigtuple, attno, desc, &isnull));
-	Datum		value = Int64GetDatum(-1 - Abs(epoch));
+	Datum		value = Int64GetDatum(epoch < 0 ? epoch : -1 - epoch);
 
 	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_trigtuple, desc, 1, &attno,
 													 &value, &isnull));
