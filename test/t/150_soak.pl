@@ -125,6 +125,7 @@ sub keeper
 		my ($rounds, $days) = (0, 0);
 		while (time < $until)
 		{
+			$do->("SELECT rollup_drop('$name', true);") if $rounds;
 			$do->("SELECT rollup_create('$name', \$q\$$query{$name}\$q\$, 't'$dedup{$name}, mode => 'on');");
 			$do->("SELECT action FROM rollup_refresh('$name', $start + interval '5 days');");
 			for my $day (6 .. 45 + int rand 50)
@@ -146,7 +147,6 @@ sub keeper
 				$do->("CALL rollup_run('$name');");
 			}
 			$rounds++;
-			$do->("SELECT rollup_drop('$name', true);") if time < $until;
 		}
 		append_to_file("$dir/$name.count", "$rounds $days");
 	};
