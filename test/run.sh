@@ -252,4 +252,9 @@ if [ -n "${TESTS:-}" ] && [ ! -e "$work/picked" ]; then
   failed=1
 fi
 printf "=== summary\n%s" "$summary"
-[ "$failed" = 0 ] || { say "FAILED: see test-output/"; exit 1; }
+if [ "$failed" != 0 ]; then
+  # the end of a log is what is looked at first
+  grep -hE '\.\.\. FAILED|^not ok|Failed test|Parse errors|^psql:.*ERROR|^[-+][^-+]' "$work"/out/*.txt | head -n 30 || true
+  say "FAILED: see test-output/"
+  exit 1
+fi
