@@ -57,7 +57,7 @@ begin_store(void)
 
 /* An empty batch, in a memory context of its own. */
 static DrBatch *
-make_batch(Oid live, int32 rollup, bool backfill, const DrDefinition *def, TupleDesc desc)
+make_batch(Oid live, int32 rollup, bool backfill, TupleDesc desc)
 {
 	MemoryContext context = AllocSetContextCreate(TopTransactionContext, "dailyrollup batch",
 												  ALLOCSET_SMALL_SIZES);
@@ -68,7 +68,7 @@ make_batch(Oid live, int32 rollup, bool backfill, const DrDefinition *def, Tuple
 	batch->live = live;
 	batch->rollup = rollup;
 	batch->backfill = backfill;
-	batch->desc = desc ? CreateTupleDescCopy(desc) : describe_rows(def);
+	batch->desc = CreateTupleDescCopy(desc);
 	batch->rows = begin_store();
 	MemoryContextSwitchTo(before);
 	return batch;
@@ -92,7 +92,7 @@ batch_of(const DrPlans *plans, bool backfill)
 			return batch;
 	}
 
-	batch = make_batch(plans->live, plans->rollup->id, backfill, plans->def, NULL);
+	batch = make_batch(plans->live, plans->rollup->id, backfill, describe_rows(plans->def));
 	batch->source = plans->def->source;
 	batch->level = level;
 	before = MemoryContextSwitchTo(TopTransactionContext);
@@ -267,7 +267,7 @@ dr_batch_take(Oid live, int32 rollup, bool backfill)
 		if (batch->rollup == rollup)
 		{
 			if (taken == NULL)
-				taken = make_batch(live, rollup, backfill, NULL, batch->desc);
+				taken = make_batch(live, rollup, backfill, batch->desc);
 			append_rows(taken, batch);
 		}
 		batch->folded_in = level;
