@@ -12,6 +12,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -52,6 +53,24 @@ owned_database(const char *name)
 		dr_is_database_owner(database, GetUserId()) ? database : InvalidOid;
 }
 
+/* May the caller create databases?  (The server's own function is exported by its
+ * newest minor releases alone.) */
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple;
+	bool		allowed;
+
+	if (superuser())
+		return true;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	allowed = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	ReleaseSysCache(tuple);
+	return allowed;
+}
+
 /* The template of a new database: a copy of one that is marked as such is made by
  * whoever may create databases. */
 static Oid
@@ -63,7 +82,7 @@ copied_database(const CreatedbStmt *command)
 	bool		allowed;
 
 	if (!OidIsValid(database) || OidIsValid(get_database_oid(command->dbname, true)) ||
-		!have_createdb_privilege())
+		!may_create_databases())
 		return InvalidOid;
 	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
 	if (!HeapTupleIsValid(tuple))
@@ -77,7 +96,7 @@ copied_database(const CreatedbStmt *command)
 static Oid
 renamed_database(const RenameStmt *command)
 {
-	if (command->renameType != OBJECT_DATABASE || !have_createdb_privilege() ||
+	if (command->renameType != OBJECT_DATABASE || !may_create_databases() ||
 		OidIsValid(get_database_oid(command->newname, true)))
 		return InvalidOid;
 	return owned_database(command->subname);

@@ -329,11 +329,22 @@ is($node->safe_psql('busy', 'SELECT count(*) FROM dailyrollup._progress()'), '1'
 # what is refused, or needs nobody to go, ends nobody's pass
 my $worker = q{SELECT pid FROM pg_stat_activity WHERE datname = 'busy' AND backend_type = 'dailyrollup worker'};
 my $pid = $node->safe_psql('postgres', $worker);
-for my $command ('BEGIN; DROP DATABASE busy', 'ALTER DATABASE busy RENAME TO lake', 'CREATE DATABASE lake TEMPLATE busy', 'DROP DATABASE nowhere', 'ALTER DATABASE busy CONNECTION LIMIT 40')
+sub worker_goes_on
 {
-	$node->psql('postgres', $command, stderr => \my $refused, extra_params => [ '-U', 'bob' ]);
-	is($node->safe_psql('postgres', $worker), $pid, "$command: the worker goes on");
+	my @commands = @_;
+	for my $command (@commands)
+	{
+		$node->psql('postgres', $command, stderr => \my $refused, extra_params => [ '-U', 'bob' ]);
+		is($node->safe_psql('postgres', $worker), $pid, "$command: the worker goes on");
+	}
+	return;
 }
+worker_goes_on('BEGIN; DROP DATABASE busy', 'ALTER DATABASE busy RENAME TO lake', 'CREATE DATABASE lake TEMPLATE busy', 'DROP DATABASE nowhere',
+	'ALTER DATABASE busy CONNECTION LIMIT 40');
+# hold.c, may_create_databases: an owner who may not
+$node->safe_psql('postgres', 'ALTER ROLE bob NOCREATEDB');
+worker_goes_on('ALTER DATABASE busy RENAME TO free', 'CREATE DATABASE free TEMPLATE busy');
+$node->safe_psql('postgres', 'ALTER ROLE bob CREATEDB');
 quick('CREATE DATABASE copied TEMPLATE busy', 'CREATE DATABASE from a template where a worker is busy');
 $node->reload;
 busy('copied');
