@@ -197,7 +197,7 @@ scan_for_row(Seizing *seizing)
 		is_there = is_row_at(seizing, place);
 
 	/* no page of the index is held, should we have to wait */
-	index_rescan(seizing->scan, NULL, 0, NULL, 0);
+	index_rescan(seizing->scan, NULL, seizing->def->nkeys, NULL, 0);
 	return is_there;
 }
 
