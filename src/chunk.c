@@ -52,11 +52,13 @@ consider(TimestampTz candidate, bool has_watermark, TimestampTz watermark, Times
 static int64
 pages_of(Oid relation)
 {
-	List	   *leaves = find_all_inheritors(relation, AccessShareLock, NULL);
+	Relation	table = try_relation_open(relation, AccessShareLock);
 	int64		pages = 0;
 	ListCell   *cell;
 
-	foreach(cell, leaves)
+	if (table == NULL)
+		return 0;				/* a partition that was detached has gone */
+	foreach(cell, find_all_inheritors(relation, AccessShareLock, NULL))
 	{
 		Relation	leaf = relation_open(lfirst_oid(cell), NoLock);
 
@@ -64,6 +66,7 @@ pages_of(Oid relation)
 			pages += RelationGetNumberOfBlocks(leaf);
 		relation_close(leaf, NoLock);
 	}
+	relation_close(table, NoLock);
 	return pages;
 }
 
