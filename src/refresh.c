@@ -66,6 +66,7 @@ typedef struct Refresh
 	TimestampTz watermark;		/* of that table */
 
 	bool		seed;
+	char		reason[64];		/* of the seed, where there was one to be found */
 	bool		waited;			/* step 3 was done */
 	DrRun		run;
 } Refresh;
@@ -376,7 +377,10 @@ prefer_seed_to_many_late_keys(Refresh *refresh)
 
 	refresh->seed = true;
 	refresh->run.action = "seed";
-	refresh->run.reason = psprintf("more than " UINT64_FORMAT " late keys", limit);
+	/* no palloc: we are in SPI, and it shall outlive that */
+	snprintf(refresh->reason, sizeof(refresh->reason),
+			 "more than " UINT64_FORMAT " late keys", limit);
+	refresh->run.reason = refresh->reason;
 	ereport(WARNING,
 			(errmsg("rollup \"%s\" has more than " UINT64_FORMAT " late keys",
 					refresh->name, limit),
