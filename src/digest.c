@@ -299,11 +299,12 @@ attempt_pass(void *arg)
 static bool
 may_be_of_expression(const ErrorData *error)
 {
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		return false;
 	switch (ERRCODE_TO_CATEGORY(error->sqlerrcode))
 	{
 		case ERRCODE_TRANSACTION_ROLLBACK:
 		case ERRCODE_INSUFFICIENT_RESOURCES:
-		case ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE:
 		case ERRCODE_OPERATOR_INTERVENTION:
 		case ERRCODE_SYSTEM_ERROR:
 		case ERRCODE_INTERNAL_ERROR:

@@ -1,0 +1,143 @@
+-- What is seldom asked for: by hand what otherwise the planner or an aggregate
+-- calls, indexes that nobody wanted, bounds that are no midnights.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS dailyrollup;
+
+BEGIN;
+SET LOCAL client_min_messages = warning;
+SET LOCAL timezone = 'UTC';
+CREATE SCHEMA seldom;
+SET LOCAL search_path = seldom, public;
+
+SELECT plan(27);
+
+-- ------------------------------------------- functions that others call for us
+
+CREATE TABLE s (k text NOT NULL, ts timestamptz NOT NULL, n int);
+CREATE TABLE s_local (k text NOT NULL, ts timestamp NOT NULL, n int);
+CREATE TABLE s_day (k text NOT NULL, ts date NOT NULL, n int);
+INSERT INTO s VALUES ('a', '2026-01-01 01:00Z', 1), ('b', '2026-01-01 02:00Z', 2);
+SELECT rollup_create('r', 'SELECT k, count(*), sum(n) FROM s GROUP BY k', 'ts', mode => 'on');
+SELECT rollup_create('r_off', 'SELECT k, count(*), sum(n) FROM s GROUP BY k', 'ts', mode => 'off');
+SELECT rollup_create('r_local', 'SELECT k, count(*), sum(n) FROM s_local GROUP BY k', 'ts', mode => 'on');
+SELECT rollup_create('r_day', 'SELECT k, count(*), sum(n) FROM s_day GROUP BY k', 'ts', mode => 'on');
+SELECT results_eq($$SELECT live::text, action FROM (VALUES (1)) AS one, rollup_refresh(NULL, '2026-01-02Z') AS f(live)$$,
+	$$VALUES ('r', 'seed'), ('r_local', 'seed'), ('r_day', 'seed')$$, 'a refresh of all leaves out those that are not to be on');
+
+-- the rollup is a column here, so that the planner cannot put a constant for it
+CREATE TABLE names (live regclass);
+INSERT INTO names VALUES ('r');
+SELECT results_eq($$SELECT dailyrollup._folds(live), dailyrollup._late_threshold_timestamptz(live) >= '2026-01-02', dailyrollup._w_floor_timestamptz(live, false) FROM names$$,
+	$$VALUES (false, true, '-infinity'::timestamptz)$$, 'what a rollup''s triggers and view ask is told to who asks himself');
+SELECT throws_ok($$SELECT dailyrollup._late_threshold_timestamptz('names'), live FROM names$$, '42704', '"seldom.names" is not a rollup', 'of a rollup');
+SELECT is(dailyrollup._wanted_mode(NULL, NULL, NULL), NULL, 'no state, no wanted mode');
+SELECT throws_ok($$SELECT dailyrollup._locked(0, '(0,1)', ROW(1))$$, '42501', NULL, 'nor may he be the fold');
+
+-- --------------------------------------------------- bounds that are no midnights
+
+-- the rows in [start, end): a local time, or a whole day, may lie within
+INSERT INTO s_local SELECT 'h' || i, '2026-01-01'::timestamp + i * interval '1 hour', i FROM generate_series(0, 23) i;
+INSERT INTO s_day SELECT 'd' || i, '2026-01-01'::date + i, i FROM generate_series(-3, 3) i;
+SELECT lives_ok($$SELECT rollup_refresh(NULL, '2026-01-02Z')$$, 'late rows are there no more');
+SELECT rollup_mark('r_local', '2026-01-01 03:30Z', '2026-01-01 06:00Z');
+SELECT rollup_mark('r_day', '2025-12-30 12:00Z', '2025-12-31 12:00Z');
+SELECT results_eq($$SELECT key->>'k' FROM rollup_late WHERE rollup = 'r_local'::regclass ORDER BY 1$$, $$VALUES ('h4'), ('h5')$$, 'a range of local times');
+SELECT results_eq($$SELECT key->>'k' FROM rollup_late WHERE rollup = 'r_day'::regclass ORDER BY 1$$, $$VALUES ('d-1')$$, 'of days: those that begin in it');
+
+-- ------------------------------------------------------ indexes that nobody wanted
+
+-- beside the key's own, on a table of ours that the fold looks into
+CREATE TABLE adopted (k text NOT NULL, count bigint, sum bigint, own serial);
+CREATE UNIQUE INDEX ON adopted (own);
+CREATE UNIQUE INDEX ON adopted (k text_pattern_ops);
+CREATE UNIQUE INDEX ON adopted (k COLLATE "C");
+CREATE UNIQUE INDEX ON adopted (k) WHERE k > 'a';
+CREATE UNIQUE INDEX ON adopted (lower(k));
+CREATE UNIQUE INDEX ON adopted (k, count);
+CREATE INDEX ON adopted (sum);
+SELECT rollup_create('adopted', 'SELECT k, count(*), sum(n) FROM s GROUP BY k', 'ts', mode => 'off');
+SELECT rollup_recompute('adopted');
+SELECT rollup_alter('adopted', fold => true);
+SET LOCAL dailyrollup.fold_method = 'hash';
+INSERT INTO s VALUES ('a', '2026-01-03 01:00Z', 4), ('c', '2026-01-03 02:00Z', 8);
+SELECT rollup_fold();
+INSERT INTO s VALUES ('a', '2026-01-03 03:00Z', 16), ('c', '2026-01-03 04:00Z', 32);
+SELECT rollup_fold();
+SELECT results_eq('SELECT k, count, sum FROM adopted ORDER BY k', $$VALUES ('a', 3::bigint, 21::bigint), ('b', 1, 2), ('c', 2, 40)$$, 'a fold finds the key''s index among others');
+SELECT is_empty($$SELECT * FROM rollup_verify('adopted')$$, 'and is exact');
+RESET dailyrollup.fold_method;
+
+-- unique, but by an equality of its own: it says nothing of duplicates
+CREATE TABLE twice (k text NOT NULL, ts timestamptz NOT NULL, n int);
+CREATE UNIQUE INDEX ON twice (k text_pattern_ops, ts);
+INSERT INTO twice VALUES ('a', '2026-01-01 01:00Z', 1);
+SELECT rollup_create('once', 'SELECT k, count(*), sum(n) FROM twice GROUP BY k', 'ts', dedup_by => '{k,ts}', mode => 'on');
+SELECT is((SELECT action FROM rollup_refresh('once', '2026-01-02Z')), 'seed', 'a unique index of another operator class');
+SELECT is_empty($$SELECT * FROM rollup_verify('once')$$, 'is exact');
+
+-- on the marks: of other columns, of another class, over expressions, partial
+INSERT INTO s VALUES ('a', '2026-01-01 05:00Z', 64), ('late', '2026-01-01 05:00Z', 128);
+DO $$
+DECLARE marks regclass := (SELECT marks FROM dailyrollup.rollups WHERE live = 'r'::regclass);
+BEGIN
+	EXECUTE format('CREATE INDEX ON %s (epoch, k1) WHERE plain IS NOT NULL', marks);
+	EXECUTE format('CREATE INDEX ON %s (k1 text_pattern_ops) WHERE plain IS NOT NULL', marks);
+	EXECUTE format('CREATE INDEX ON %s USING hash (k1) WHERE plain IS NOT NULL', marks);
+	EXECUTE format('CREATE INDEX ON %s (lower(k1)) WHERE plain IS NOT NULL', marks);
+	EXECUTE format('CREATE INDEX ON %s (k1) WHERE k1 > ''b''', marks);
+END $$;
+INSERT INTO s VALUES ('late', '2026-01-01 06:00Z', 256);
+SELECT results_eq('SELECT * FROM r_current ORDER BY k',
+	$$SELECT k, count(*), sum(n)::bigint FROM s GROUP BY k ORDER BY k$$, 'a view finds marks by the right index');
+SELECT results_eq($$SELECT * FROM r_current WHERE k = 'late'$$, $$VALUES ('late', 2::bigint, 384::bigint)$$, 'of one key, too');
+SELECT is((SELECT late_keys FROM rollup_refresh('r', '2026-01-02Z')), 3::bigint, 'so does a refresh');
+SELECT is_empty($$SELECT * FROM rollup_verify('r')$$, 'and is exact');
+
+-- more marks than fit into memory
+INSERT INTO s SELECT 'm' || i, '2026-01-01 07:00Z', 1 FROM generate_series(1, 3000) i;
+SET LOCAL work_mem = '64kB';
+SET LOCAL hash_mem_multiplier = 1;
+SELECT results_eq('SELECT count(*), sum(count)::bigint FROM r_current',
+	'SELECT count(DISTINCT k), count(*) FROM s', 'a view with more marks than fit into memory');
+RESET work_mem;
+RESET hash_mem_multiplier;
+
+-- ----------------------------------------- rows of one event that differ elsewhere
+
+CREATE TABLE d (k text NOT NULL, ts timestamptz NOT NULL, n int, note text);
+SELECT rollup_create('d_r', 'SELECT k, count(*), sum(n), max(note) AS note FROM d GROUP BY k', 'ts', dedup_by => '{k,ts}', mode => 'on');
+SELECT rollup_create('d_off', 'SELECT k, count(*), sum(n), max(note) AS note FROM d GROUP BY k', 'ts', dedup_by => '{k,ts}', mode => 'off');
+SELECT is((SELECT action FROM rollup_refresh('d_r', '2026-01-01Z')), 'seed', 'of nothing');
+INSERT INTO d SELECT 'k' || i % 5, '2026-01-01'::timestamptz + (i % 10) * interval '1 hour', i % 7, (i * 7919 % 13)::text FROM generate_series(1, 200) i;
+SELECT is((SELECT action FROM rollup_refresh('d_r', '2026-01-02Z')), 'fold', 'a fold whose rows have nothing but their image to tell which counts');
+SELECT is_empty($$SELECT * FROM rollup_verify('d_r')$$, 'takes the one that the definition takes');
+SELECT is((SELECT sum(count) FROM d_r), 10::numeric, 'of each event');
+
+-- ------------------------------------------- expressions of which errors come
+
+CREATE FUNCTION fragile(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	IF $1 < 0 THEN RAISE EXCEPTION 'not now' USING ERRCODE = '55000'; END IF;
+	RETURN $1;
+END $$;
+CREATE TABLE f (k text NOT NULL, ts timestamptz NOT NULL, n int, o int);
+INSERT INTO f VALUES ('a', '2026-01-01 01:00Z', 1, 1), ('a', '2026-01-01 01:00Z', -1, 2);
+SELECT rollup_create('f_r', 'SELECT k, count(*), sum(fragile(n)) FROM f GROUP BY k', 'ts', dedup_by => '{k,ts}', dedup_order => '{o}', mode => 'on');
+SELECT lives_ok($$SELECT rollup_refresh('f_r', '2026-01-02Z')$$, 'an expression that fails for a row that does not count');
+SELECT rollup_create('f_any', $$SELECT k, count(*) FILTER (WHERE n = ANY ('{1,2}') AND o <> ALL (ARRAY[n, 7])) AS some, count(*) FROM f GROUP BY k$$, 'ts', mode => 'on');
+SELECT is((SELECT action FROM rollup_refresh('f_any', '2026-01-02Z')), 'seed', 'ANY and ALL in a filter');
+SELECT is_empty($$SELECT * FROM rollup_verify('f_any')$$, 'are exact');
+
+-- --------------------------------------------------------------- what is refused
+
+SELECT throws_ok($$SELECT rollup_create('of_ours', 'SELECT action, count(*) FROM dailyrollup.runs GROUP BY action', 'started_at')$$, '42809', NULL, 'our own tables as a source');
+CREATE FOREIGN DATA WRAPPER nothing;
+CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;
+CREATE TABLE p (k text NOT NULL, ts timestamptz NOT NULL) PARTITION BY RANGE (ts);
+CREATE FOREIGN TABLE p_far PARTITION OF p FOR VALUES FROM ('2026-01-01Z') TO ('2026-01-02Z') SERVER nowhere;
+SELECT throws_ok($$SELECT rollup_create('p_r', 'SELECT k, count(*) FROM p GROUP BY k', 'ts')$$, '42809', 'the source of a rollup cannot have a foreign partition', 'a partition elsewhere');
+SELECT throws_ok($$SELECT rollup_create('p_f', 'SELECT k, count(*) FROM p_far GROUP BY k', 'ts')$$, '42809', NULL, 'a table elsewhere');
+
+SELECT * FROM finish();
+ROLLBACK;
