@@ -10,7 +10,7 @@ SET LOCAL timezone = 'UTC';
 CREATE SCHEMA seldom;
 SET LOCAL search_path = seldom, public;
 
-SELECT plan(27);
+SELECT plan(31);
 
 -- ------------------------------------------- functions that others call for us
 
@@ -113,6 +113,15 @@ INSERT INTO d SELECT 'k' || i % 5, '2026-01-01'::timestamptz + (i % 10) * interv
 SELECT is((SELECT action FROM rollup_refresh('d_r', '2026-01-02Z')), 'fold', 'a fold whose rows have nothing but their image to tell which counts');
 SELECT is_empty($$SELECT * FROM rollup_verify('d_r')$$, 'takes the one that the definition takes');
 SELECT is((SELECT sum(count) FROM d_r), 10::numeric, 'of each event');
+
+-- equal by each column, but of different images
+CREATE TABLE i (k text NOT NULL, ts timestamptz NOT NULL, n numeric);
+SELECT rollup_create('i_r', 'SELECT k, count(*), sum(n), latest(n, ts) AS n, max(ts) FROM i GROUP BY k', 'ts', dedup_by => '{k,ts}', mode => 'on');
+SELECT is((SELECT action FROM rollup_refresh('i_r', '2026-01-01Z')), 'seed', 'of nothing');
+INSERT INTO i SELECT 'k' || i % 3, '2026-01-01'::timestamptz + (i % 6) * interval '1 hour', round(1, (i * 7 % 11)) FROM generate_series(1, 60) i;
+SELECT is((SELECT action FROM rollup_refresh('i_r', '2026-01-02Z')), 'fold', 'a fold whose rows have not even that');
+SELECT is_empty($$SELECT * FROM rollup_verify('i_r')$$, 'counts the same one');
+SELECT is((SELECT sum(count) FROM i_r), 6::numeric, 'of each event');
 
 -- ------------------------------------------- expressions of which errors come
 
