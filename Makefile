@@ -5,12 +5,15 @@
 #                                            max_prepared_transactions > 0
 #   make test, lint, demo, analyze, coverage, sanitize
 #                                            see test/run.sh and test/demo.sh
+#   make asserts, asan, valgrind             the tests on a server that watches
+#                                            itself, see test/server.sh
 #   make bench                               see test/bench.sh
 #
 # Variables: PG_CONFIG (which PostgreSQL), WERROR=1 (warnings are errors),
 # WAITPOINTS=1 (the tests' build, never installed for use), COVERAGE=1 (gcov),
 # SANITIZE=1 (UndefinedBehaviorSanitizer);
-# of the tests: KINDS, TESTS, PGTEST_USER, DR_TEST_DATA, DR_SEED, DR_SEEDS;
+# of the tests: KINDS, TESTS, PG_SOURCE, PGTEST_USER, DR_TEST_DATA, DR_SEED,
+# DR_SEEDS;
 # of the benchmarks: BENCH, BENCH_ROWS, BENCH_DAYS, BENCH_ROUNDS.
 #
 # sql/ holds the install and upgrade scripts, whose names contain "--", and
@@ -53,7 +56,7 @@ PG_CONFIG ?= pg_config
 
 # Our own targets need no PostgreSQL yet: the tests install one.  PGXS is read
 # for every other target.
-own = test check lint demo bench analyze coverage sanitize
+own = test check lint demo bench analyze coverage sanitize asserts asan valgrind
 .PHONY: $(own)
 
 # which PostgreSQL the scripts shall use; empty: theirs to find
@@ -74,6 +77,8 @@ coverage:
 	@PG_CONFIG='$(named_pg_config)' COVERAGE=1 test/run.sh
 sanitize:
 	@PG_CONFIG='$(named_pg_config)' SANITIZE=1 test/run.sh
+asserts asan valgrind:
+	@PG_CONFIG='$(named_pg_config)' SERVER=$@ test/run.sh
 
 ifneq ($(filter-out $(own),$(or $(MAKECMDGOALS),all)),)
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)

@@ -428,6 +428,8 @@ CALL rollup_run();
 SELECT r, status(r), exact(r) FROM unnest('{plain,dedup}'::regclass[]) r;
 ALTER SYSTEM SET dailyrollup.mode = 'shadwo';
 \echo :SQLSTATE
+ALTER SYSTEM SET dailyrollup.databases = 'lake,,pond';
+\echo :SQLSTATE
 ALTER SYSTEM RESET dailyrollup.mode;
 SELECT pg_reload_conf();
 \set ECHO none

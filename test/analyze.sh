@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Static analysis of src/ by cppcheck and by clang's scan-build, whichever of
-# the two is installed.  What "make analyze" runs; fails on a finding.
+# Static analysis of src/ by cppcheck and by clang's scan-build and clang-tidy,
+# whichever of them is installed.  What "make analyze" runs; fails on a finding.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=cluster.sh
 . "$(dirname "$0")/cluster.sh"
@@ -39,12 +39,19 @@ END
   rm -f "$macros"
 fi
 
-scan_build=$(compgen -c scan-build | grep -E '^scan-build(-[0-9]+)?$' | sort -V | head -1 || true)
+# find_tool NAME: its oldest version here; else nothing
+find_tool() { compgen -c "$1" | grep -E "^$1(-[0-9]+)?\$" | sort -V | head -1 || true; }
+
+scan_build=$(find_tool scan-build)
+clang_tidy=$(find_tool clang-tidy)
+if [ -n "$scan_build$clang_tidy" ]; then
+  PG_CONFIG=$("$top/test/setup.sh" build)
+  use_postgres
+fi
+
 if [ -n "$scan_build" ]; then
   ran=1
   say "=== $scan_build"
-  PG_CONFIG=$("$top/test/setup.sh" build)
-  use_postgres
   make_work
   clang=clang${scan_build#scan-build}
   cp -r src Makefile "$ext.control" sql "$work/tmp/"
@@ -54,5 +61,17 @@ if [ -n "$scan_build" ]; then
     COPT="-Wno-ignored-attributes -Wno-unknown-warning-option -Wno-ignored-optimization-argument" all || rc=1
 fi
 
-[ -n "$ran" ] || die 'neither cppcheck nor scan-build (clang-tools) is installed'
+# Less what the server's own macros and types provoke: the widths of Size, Datum
+# and AttrNumber, names that begin with "_", memcpy as such, ereport's pieces.
+if [ -n "$clang_tidy" ]; then
+  ran=1
+  say "=== $clang_tidy"
+  checks='-*,bugprone-*,cert-*,clang-analyzer-*'
+
+  printf '%s\n' src/*.c | xargs -P "$(nproc)" -I{} \
+    "$clang_tidy" --quiet --checks="$checks" --warnings-as-errors='*' {} -- \
+    -DDR_WAITPOINTS -D_GNU_SOURCE -I"$("$PG_CONFIG" --includedir-server)" 2>/dev/null || rc=1
+fi
+
+[ -n "$ran" ] || die 'none of cppcheck, scan-build (clang-tools) and clang-tidy is installed'
 [ "$rc" = 0 ] || die 'see the findings above'

@@ -122,7 +122,9 @@ in_group() {
 our_processes() {
   local p
   for p in /proc/[0-9]*; do
-    case $(readlink "$p/exe" 2>/dev/null) in "$work"/*) say "${p#/proc/}" ;; esac
+    case $(readlink "$p/exe" 2>/dev/null):$(readlink "$p/cwd" 2>/dev/null) in
+      "$work"/*:*|*/memcheck-*:"$work"/*) say "${p#/proc/}" ;;
+    esac
   done
 }
 
@@ -182,7 +184,24 @@ use_installation() {
     esac
   done
   make -s -C "$top/build/$1" PG_CONFIG="$PG_CONFIG" with_llvm=no install DESTDIR="$inst" >/dev/null
+  [ "${SERVER:-}" != valgrind ] || put_under_valgrind
   hand_over "$inst"
+}
+
+# put_under_valgrind: $inst's server, but for the errands that initdb and pg_ctl
+# have for it.  What valgrind finds stands in the server's log.
+put_under_valgrind() {
+  local server=$inst$bindir/postgres
+  command -v valgrind >/dev/null || die 'valgrind is not installed'
+  [ -f "$sharedir/valgrind.supp" ] ||
+    die "copy src/tools/valgrind.supp of PostgreSQL's source to $sharedir"
+  mv "$server" "$server.bin"
+  cat > "$server" <<END
+#!/bin/sh
+case \$1 in -V|--version|-C|--boot|--check|--single) exec "$server.bin" "\$@" ;; esac
+exec valgrind --quiet --leak-check=no --suppressions="$sharedir/valgrind.supp" --error-markers=VALGRINDERROR-BEGIN,VALGRINDERROR-END "$server.bin" "\$@"
+END
+  chmod +x "$server"
 }
 
 # start_cluster NAME [SETTING ...]: a cluster of the current installation, with
@@ -221,7 +240,7 @@ no_crash() {
   local f bad=0 lines
   for f in "$@"; do
     [ -f "$f" ] || continue
-    lines=$(grep -aE 'PANIC:|TRAP:|terminated by signal|(Address|Leak|UndefinedBehavior)Sanitizer|runtime error:' "$f" |
+    lines=$(grep -aE 'PANIC:|TRAP:|terminated by signal|(Address|Leak|UndefinedBehavior)Sanitizer|runtime error:|VALGRINDERROR-BEGIN' "$f" |
       case ${f##*/} in crash_*) grep -v 'terminated by signal 9' ;; *) cat ;; esac) || true
     [ -n "$lines" ] || continue
     say "a server came to harm, says ${f##*/}:" "$lines"

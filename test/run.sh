@@ -14,7 +14,9 @@
 # With COVERAGE=1 (make coverage): from one gcov build, without lint and
 # waitpoints, and at the end the share of lines that ran.  With SANITIZE=1 (make
 # sanitize): from one build, likewise, that ends the server at the first
-# undefined behaviour (UndefinedBehaviorSanitizer).
+# undefined behaviour (UndefinedBehaviorSanitizer).  With SERVER=asserts, asan or
+# valgrind (make asserts, asan, valgrind): on a server that watches itself, the
+# one of PG_CONFIG, or one built by server.sh from PG_SOURCE.
 #
 # From the environment: KINDS (as the arguments), TESTS (names or patterns of
 # tests, of all kinds, to run alone), PG_CONFIG, PGTEST_USER (whom root becomes:
@@ -44,6 +46,10 @@ done
 keep_out_of_environment
 cd "$top"
 WERROR=${WERROR-1}
+if [ -n "${SERVER:-}" ] && [ -z "${PG_CONFIG:-}" ]; then
+  PG_CONFIG=$("$top/test/server.sh" "$SERVER")
+  export PG_CONFIG
+fi
 # shellcheck disable=SC2086
 PG_CONFIG=$("$top/test/setup.sh" build $kinds)
 use_postgres
@@ -60,6 +66,13 @@ if [ -n "${COVERAGE:-}" ]; then
 elif [ -n "${SANITIZE:-}" ]; then
   plain=sanitized waitpoints=sanitized
   export UBSAN_OPTIONS=print_stacktrace=1
+elif [ -n "${SERVER:-}" ]; then
+  plain=plain.$SERVER waitpoints=waitpoints.$SERVER
+  # a server frees nothing before it exits
+  export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
+  # and takes its time
+  export PGCTLTIMEOUT=900 PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-900}
+  export PGISOLATIONTIMEOUT=${PGISOLATIONTIMEOUT:-1800}
 fi
 
 # --- the kinds ------------------------------------------------------------
@@ -102,15 +115,15 @@ kind_build() {
   elif [ -n "${SANITIZE:-}" ]; then
     build sanitized WAITPOINTS=1 SANITIZE=1
   else
-    build plain ${WERROR:+WERROR=1}
-    build waitpoints WAITPOINTS=1 ${WERROR:+WERROR=1}
+    build "$plain" ${WERROR:+WERROR=1}
+    build "$waitpoints" WAITPOINTS=1 ${WERROR:+WERROR=1}
   fi
   use_installation "$plain"
   use_installation "$waitpoints"
 }
 
 kind_waitpoints() {
-  local without=$work/plain$pkglibdir/$ext.so with=$work/waitpoints$pkglibdir/$ext.so word rc=0
+  local without=$work/$plain$pkglibdir/$ext.so with=$work/$waitpoints$pkglibdir/$ext.so word rc=0
   for word in 'dailyrollup waitpoint' dr_debug_waitpoint; do
     ! grep -aq "$word" "$without" || { say "the plain library contains \"$word\""; rc=1; }
     grep -aq "$word" "$with" || { say "the waitpoint library does not contain \"$word\""; rc=1; }
@@ -195,17 +208,25 @@ prove_with() {
   return "$rc"
 }
 
-# the share of lines that ran, for each file
+# The share of lines that ran, for each file and in all, and into test-output/ a
+# list of those that did not.  A server process that was killed has not counted
+# what it ran.
 coverage() {
-  local dir=$top/build/coverage
+  local dir=$top/build/coverage unrun=$top/test-output/coverage.txt
   say '=== coverage'
   cp "$GCOV_PREFIX$dir"/src/*.gcda "$dir/src/"
-  (cd "$dir" && gcov -n src/*.gcda) | perl -ne '
+  (cd "$dir" && gcov -o src src/*.gcda) | perl -ne '
     $file = $1 if /^File .(src\/.*\.c)/;
     if (defined $file && /^Lines executed:([\d.]+)% of (\d+)/) {
-      printf "%-20s %6.2f %% of %4d lines\n", $file, $1, $2;
+      printf "%-20s %6.2f %% of %5d lines\n", $file, $1, $2;
+      $ran += $1 * $2 / 100;
+      $all += $2;
       undef $file;
-    }' | sort
+    }
+    END { printf "%-20s %6.2f %% of %5d lines\n", "total", 100 * $ran / $all, $all if $all }' | sort
+  perl -ne '$file = $1 if /^ *-: *0:Source:(.*)/; print "$file:$1: $2\n" if /^ *#####: *(\d+):\s*(.*)/' \
+    "$dir"/*.c.gcov > "$unrun"
+  say "not run: $(wc -l < "$unrun") lines, see ${unrun#"$top"/}"
 }
 
 # --- one after the other --------------------------------------------------
