@@ -17,6 +17,7 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 
 static const char *wait_in_commit = NULL;
@@ -88,6 +89,6 @@ dr_debug_now(void)
 {
 	const char *seconds = GetConfigOption("dr_test.clock", true, false);
 
-	return GetCurrentTimestamp() + (seconds == NULL ? 0 : atoi(seconds) * USECS_PER_SEC);
+	return GetCurrentTimestamp() + (seconds == NULL ? 0 : pg_strtoint32(seconds) * USECS_PER_SEC);
 }
 #endif

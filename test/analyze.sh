@@ -67,6 +67,9 @@ if [ -n "$clang_tidy" ]; then
   ran=1
   say "=== $clang_tidy"
   checks='-*,bugprone-*,cert-*,clang-analyzer-*'
+  checks+=',-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions'
+  checks+=',-bugprone-implicit-widening-of-multiplication-result'
+  checks+=',-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling'
 
   printf '%s\n' src/*.c | xargs -P "$(nproc)" -I{} \
     "$clang_tidy" --quiet --checks="$checks" --warnings-as-errors='*' {} -- \

@@ -224,6 +224,7 @@ start_cluster() {
     say "fsync = off"
     say "log_line_prefix = '%m [%p] %q%d %a '"
     [ $# = 0 ] || printf '%s\n' "$@"
+    [ -z "${TEMP_CONFIG:-}" ] || cat "$TEMP_CONFIG"
   } >> "$cluster/postgresql.conf"
   export PGHOST=$work/$name.s PGPORT=5432 PGUSER=postgres
   as_user pg_ctl -D "$cluster" -l "$log" -w -s start || { cat "$log"; return 1; }

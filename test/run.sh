@@ -21,8 +21,8 @@
 # From the environment: KINDS (as the arguments), TESTS (names or patterns of
 # tests, of all kinds, to run alone), PG_CONFIG, PGTEST_USER (whom root becomes:
 # postgres), WERROR= (to let warnings pass), KEEP=1 (keep the work folder),
-# DR_TEST_DATA (a folder with real data), DR_SEED, DR_SEEDS,
-# PG_TEST_TIMEOUT_DEFAULT.  Logs and diffs go to test-output/KIND/.
+# TEMP_CONFIG (a file with settings for all servers), DR_TEST_DATA (a folder with
+# real data), DR_SEED, DR_SEEDS, PG_TEST_TIMEOUT_DEFAULT.  Logs and diffs go to test-output/KIND/.
 set -euo pipefail
 shopt -s extglob
 # shellcheck source-path=SCRIPTDIR source=cluster.sh
