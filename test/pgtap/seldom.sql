@@ -10,7 +10,7 @@ SET LOCAL timezone = 'UTC';
 CREATE SCHEMA seldom;
 SET LOCAL search_path = seldom, public;
 
-SELECT plan(31);
+SELECT plan(34);
 
 -- ------------------------------------------- functions that others call for us
 
@@ -138,7 +138,16 @@ SELECT rollup_create('f_any', $$SELECT k, count(*) FILTER (WHERE n = ANY ('{1,2}
 SELECT is((SELECT action FROM rollup_refresh('f_any', '2026-01-02Z')), 'seed', 'ANY and ALL in a filter');
 SELECT is_empty($$SELECT * FROM rollup_verify('f_any')$$, 'are exact');
 
+-- latest by a text: it and max compare it alike, also where one is in a coalesce
+CREATE TABLE c (k text NOT NULL, ts timestamptz NOT NULL, n int, note text COLLATE "C");
+INSERT INTO c VALUES ('a', '2026-01-01 01:00Z', 1, 'B'), ('a', '2026-01-01 02:00Z', 2, 'a'), ('b', '2026-01-01 02:00Z', NULL, 'c');
+SELECT rollup_create('c_r', 'SELECT k, coalesce(latest(n, note) FILTER (WHERE n IS NOT NULL), 0) AS n, max(note) FILTER (WHERE n IS NOT NULL) AS note FROM c GROUP BY k', 'ts', mode => 'on');
+SELECT is((SELECT action FROM rollup_refresh('c_r', '2026-01-02Z')), 'seed', 'latest by a text, in a coalesce');
+SELECT results_eq($$SELECT k, n, note = 'a' FROM c_r ORDER BY k$$, $$VALUES ('a', 2, true), ('b', 0, NULL)$$, 'by its collation');
+
 -- --------------------------------------------------------------- what is refused
+
+SELECT throws_ok(format('DROP TABLE %s CASCADE', marks), '2BP01', NULL, 'DROP of a rollup''s marks') FROM dailyrollup.rollups WHERE live = 'r'::regclass;
 
 SELECT throws_ok($$SELECT rollup_create('of_ours', 'SELECT action, count(*) FROM dailyrollup.runs GROUP BY action', 'started_at')$$, '42809', NULL, 'our own tables as a source');
 CREATE FOREIGN DATA WRAPPER nothing;
