@@ -70,6 +70,7 @@ if [ -n "$clang_tidy" ]; then
   checks+=',-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions'
   checks+=',-bugprone-implicit-widening-of-multiplication-result'
   checks+=',-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling'
+  checks+=',-bugprone-reserved-identifier,-cert-dcl37-c,-cert-dcl51-cpp'
 
   printf '%s\n' src/*.c | xargs -P "$(nproc)" -I{} \
     "$clang_tidy" --quiet --checks="$checks" --warnings-as-errors='*' {} -- \
