@@ -73,6 +73,17 @@ dr_boundary_before(TimestampTz instant, const Interval *delay)
 	return instant - delay->time - delay->day * USECS_PER_DAY;
 }
 
+/* Near the ends of what a timestamp can hold a zone may have no local time. */
+static void
+complain_of_range(pg_tz *zone, TimestampTz instant)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+			 errmsg("%s is out of range in time zone \"%s\"",
+					timestamptz_to_str(instant), pg_get_timezone_name(zone)),
+			 errhint("infinity and -infinity are in range.")));
+}
+
 /* The local day of an instant, as a Julian day. */
 static int
 local_day(pg_tz *zone, TimestampTz instant)
@@ -82,9 +93,7 @@ local_day(pg_tz *zone, TimestampTz instant)
 	int			offset;
 
 	if (timestamp2tm(instant, &offset, &tm, &fsec, NULL, zone) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("timestamp out of range")));
+		complain_of_range(zone, instant);
 	return date2j(tm.tm_year, tm.tm_mon, tm.tm_mday);
 }
 
@@ -277,9 +286,7 @@ dr_boundary_bound(DrTimeKind kind, pg_tz *zone, TimestampTz instant)
 
 	if (timestamp2tm(instant, &offset, &tm, &fsec, NULL, zone) != 0 ||
 		tm2timestamp(&tm, fsec, NULL, &local) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("timestamp out of range")));
+		complain_of_range(zone, instant);
 	return TimestampGetDatum(local);
 }
 

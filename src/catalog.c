@@ -425,12 +425,29 @@ PG_FUNCTION_INFO_V1(dailyrollup_rollup_changed);
 PG_FUNCTION_INFO_V1(dailyrollup_rollup_inserted);
 PG_FUNCTION_INFO_V1(dailyrollup_wanted_mode);
 
+/* Whoever looks at rollup_status asks for what is in our table; others may ask for
+ * anything. */
+static void
+check_state(FunctionCallInfo fcinfo, int i)
+{
+	DrState		state;
+
+	if (!PG_ARGISNULL(i) &&
+		!dr_catalog_parse_state(text_to_cstring(PG_GETARG_TEXT_PP(i)), &state))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unrecognized state \"%s\"", text_to_cstring(PG_GETARG_TEXT_PP(i))),
+				 errhint("There are 'new', 'off', 'shadow' and 'on'.")));
+}
+
 /* The mode wanted for a rollup of that mode, state and former state. */
 Datum
 dailyrollup_wanted_mode(PG_FUNCTION_ARGS)
 {
 	DrRollup	rollup = {.mode = NULL};
 
+	for (int i = 0; i < PG_NARGS(); i++)
+		check_state(fcinfo, i);
 	if (PG_ARGISNULL(1))
 		PG_RETURN_NULL();
 	if (!PG_ARGISNULL(0))

@@ -54,6 +54,7 @@
 #include "locks.h"
 #include "objects.h"
 #include "request.h"
+#include "source.h"
 
 static void
 run(const char *sql)
@@ -410,6 +411,7 @@ give_notices(const DrRollup *rollup, const DrDefinition *def)
 
 	dr_definition_notice(def);
 	dr_adopt_warn_of_triggers(rollup->live);
+	dr_source_warn_of_policies(rollup->source, rollup->live);
 	if (!index_leads_with_key(def))
 		ereport(NOTICE,
 				(errmsg("no index of \"%s\" leads with a key column of rollup \"%s\"",

@@ -265,12 +265,12 @@ partition_command(const DrRollup *rollup, Oid parent, AlterTableCmd *command)
 }
 
 static bool
-changes_owner(AlterTableStmt *stmt)
+has_command(AlterTableStmt *stmt, AlterTableType subtype)
 {
 	ListCell   *cell;
 
 	foreach(cell, stmt->cmds)
-		if (lfirst_node(AlterTableCmd, cell)->subtype == AT_ChangeOwner)
+		if (lfirst_node(AlterTableCmd, cell)->subtype == subtype)
 			return true;
 	return false;
 }
@@ -289,14 +289,17 @@ relation_altered(Oid relation, AlterTableStmt *stmt)
 		dr_source_check_again(rollup->source);
 		foreach(command, stmt->cmds)
 			partition_command(rollup, relation, lfirst_node(AlterTableCmd, command));
-		if (relation == rollup->source)
-			follow_owner(rollup);
+		if (relation != rollup->source)
+			continue;
+		follow_owner(rollup);
+		if (has_command(stmt, AT_EnableRowSecurity))
+			dr_source_warn_of_policies(rollup->source, rollup->live);
 	}
 	rollups = dr_catalog_all();
 	foreach(cell, rollups)
 	{
 		check_own_table(lfirst(cell), relation);
-		if (changes_owner(stmt))
+		if (has_command(stmt, AT_ChangeOwner))
 			check_owner(lfirst(cell), relation);
 	}
 }

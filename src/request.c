@@ -70,13 +70,32 @@ check_name_length(const char *name)
 						   " at most %d bytes together.", NAMEDATALEN - 1)));
 }
 
+/* A name with or without a schema, and a database maybe, as in SQL. */
+static RangeVar *
+parse_name(const char *name)
+{
+	List	   *parts;
+	List	   *values = NIL;
+	ListCell   *cell;
+
+	if (!SplitIdentifierString(pstrdup(name), '.', &parts) ||
+		parts == NIL || list_length(parts) > 3)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("\"%s\" is not the name of a table", name),
+				 errhint("Give it as name or schema.name, quoted as in SQL.")));
+	foreach(cell, parts)
+		values = lappend(values, makeString(lfirst(cell)));
+	return makeRangeVarFromNameList(values);
+}
+
 /* The name of the table to be, or of the one to be adopted. */
 static void
 check_live_name(DrRequest *request, const char *name)
 {
 	char	   *current;
 
-	request->live = makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(name)));
+	request->live = parse_name(name);
 	if (request->live->catalogname != NULL &&
 		strcmp(request->live->catalogname, get_database_name(MyDatabaseId)) != 0)
 		ereport(ERROR,

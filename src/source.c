@@ -115,20 +115,47 @@ check_partitions(Oid source)
 	}
 }
 
+/* Do policies hide rows of the relation, from others or from its owner too? */
+static void
+read_row_security(Oid relation, bool *from_others, bool *from_owner)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Form_pg_class form;
+
+	*from_others = *from_owner = false;
+	if (!HeapTupleIsValid(tuple))
+		return;					/* dropped meanwhile */
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	*from_others = form->relrowsecurity;
+	*from_owner = form->relrowsecurity && form->relforcerowsecurity;
+	ReleaseSysCache(tuple);
+}
+
 /* Do policies hide rows of the relation from its owner? */
 bool
 dr_source_hides_rows(Oid relation)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Form_pg_class form;
-	bool		forced;
+	bool		from_others;
+	bool		from_owner;
 
-	if (!HeapTupleIsValid(tuple))
-		return false;			/* dropped meanwhile */
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	forced = form->relrowsecurity && form->relforcerowsecurity;
-	ReleaseSysCache(tuple);
-	return forced;
+	read_row_security(relation, &from_others, &from_owner);
+	return from_owner;
+}
+
+/* A rollup is made as the owner, who sees all rows; its readers may be others. */
+void
+dr_source_warn_of_policies(Oid source, Oid live)
+{
+	bool		from_others;
+	bool		from_owner;
+
+	read_row_security(source, &from_others, &from_owner);
+	if (from_others)
+		ereport(WARNING,
+				(errmsg("rollup \"%s\" is made of all rows of \"%s\", also of those that row-level security hides",
+						dr_source_name(live), dr_source_name(source)),
+				 errdetail("Policies of the source apply to its readers, not to those of the rollup and its view."),
+				 errhint("Let nobody read these who may not see every row.")));
 }
 
 /* The owner, as whom every refresh runs, must see all rows. */

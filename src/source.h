@@ -14,6 +14,7 @@
 extern void dr_source_check(Oid source);
 extern void dr_source_check_again(Oid source);
 extern bool dr_source_hides_rows(Oid relation);
+extern void dr_source_warn_of_policies(Oid source, Oid live);
 extern AttrNumber dr_source_column(Oid source, const char *column, const char *argument);
 extern DrTimeKind dr_source_time_kind(const DrEventColumn *column, Oid source);
 extern void dr_source_describe(Oid source, AttrNumber attno, DrEventColumn *column);
