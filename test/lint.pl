@@ -123,6 +123,74 @@ sub check_scripts {
   }
 }
 
+# What an install script may leave to its search_path: nothing, for whoever may
+# create objects in a schema of it could have put a better match there.  Words
+# that are followed by "(" and call no function:
+my %no_function = map { $_ => 1 } qw(all and any as check coalesce exists from greatest in key
+  least lateral not nullif on operator or select table tag unique values when with);
+
+sub tokens_of {
+  my ($text) = @_;
+  my @tokens;
+  while ($text =~ /\G(?:(\s+)|('(?:[^']|'')*'|\$\$|"(?:[^"]|"")*"|[A-Za-z_]\w*|\d[\w.]*|::|:=|=>|[-+*\/<>=~!\@#%^&|`?]+|.))/gcs) {
+    push @tokens, [$2, $-[0]] if defined $2;
+  }
+  return @tokens;
+}
+
+sub check_tokens {
+  my ($say, @tokens) = @_;
+  my @word = ('', '', map({ lc $_->[0] } @tokens), '', '');
+  my $depth = 0;                # within WITH ( ... )
+  for my $n (0 .. $#tokens) {
+    my ($before2, $before, $this, $next, $next2) = @word[$n .. $n + 4];
+    my $at = $tokens[$n][1];
+    $depth = $this eq '(' && ($depth || $before eq 'with') ? $depth + 1 : $this eq ')' && $depth ? $depth - 1 : $depth;
+    if ($this =~ /^[-+*\/<>=~!\@#%^&|`?]+$/ && $this ne '=>') {
+      next if $this eq '*' && $before =~ /^(?:\.|\(|select)$/;
+      next if $this eq '=' && ($depth || $word[2] eq 'create' && $word[3] eq 'aggregate');
+      $say->($at, "operator $this without a schema");
+    } elsif ($next eq '(' && $this =~ /^\w/ && $before ne '.') {
+      # an alias and its columns
+      $say->($at, "function $this without a schema") unless $no_function{$this} || $before eq ')';
+    } elsif ($next eq '(' && $before eq '.') {
+      $say->($at, "$this in schema $before2") unless $before2 =~ /^(?:pg_catalog|dailyrollup|extschema)$/;
+    } elsif ($this eq '::') {
+      $say->($at, "type $next without a schema") unless $next2 eq '.';
+    } elsif ($this =~ /^(?:from|join)$/ && $word[2] !~ /^(?:grant|revoke)$/ && $next =~ /^\w/ && $next !~ /^(?:lateral|select)$/) {
+      $say->($at, "relation $next without a schema") unless $next2 eq '.';
+    } elsif ($this eq 'create' && $next =~ /^(?:table|view|function|procedure|aggregate|sequence|type)$/) {
+      $say->($at, "CREATE of $next2 without a schema") unless ($word[$n + 5] // '') eq '.';
+    }
+  }
+}
+
+sub check_search_path {
+  for my $file (@scripts) {
+    my $text = without_comments_sql(content($file));
+    $text =~ s/\@extschema\@/extschema/g;
+    $text =~ s/\bOPERATOR\(pg_catalog\.[^()\s]+\)/ ' ' x length $& /gie;
+    $text =~ s/^\\.*$/ ' ' x length $& /gme;
+    my $say = sub {
+      my ($at, $what) = @_;
+      error("$file:" . line_at($text, $at) . ": $what");
+    };
+    my @statement;
+    for my $token (tokens_of($text), [';', length $text]) {
+      push(@statement, $token), next unless $token->[0] eq ';';
+      check_tokens($say, @statement);
+      my $all = join ' ', map { $_->[0] } @statement;
+      if ($all =~ /^CREATE (?:FUNCTION|PROCEDURE)\b/i) {
+        my $path = $all =~ /\bSET search_path\b/i;
+        $say->($statement[0][1], 'a SECURITY DEFINER function without SET search_path') if $all =~ /\bSECURITY DEFINER\b/i && !$path;
+        $say->($statement[0][1], 'a function that is neither in C nor has SET search_path or BEGIN ATOMIC')
+          unless $path || $all =~ /\bLANGUAGE C\b/i || $all =~ /\bBEGIN ATOMIC\b/i;
+      }
+      @statement = ();
+    }
+  }
+}
+
 sub newest_script {
   my @newest = sort {
     my @a = split /\./, $a->[0];
@@ -218,6 +286,7 @@ sub check_expected {
 check_layers();
 check_version_tests();
 check_scripts();
+check_search_path();
 check_versions();
 check_sizes();
 check_promises();
