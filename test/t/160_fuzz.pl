@@ -1,7 +1,7 @@
 # Thousands of random defining queries: one that rollup_create accepts must be
-# exact, by the query itself written over the rows that count; one that it
-# rejects must be rejected by a message of ours or of the parser, never by an
-# internal error or a crash.
+# exact, by the query itself written over the rows that count, duplicates left out
+# by the documented order; one that it rejects must be rejected by a message of
+# ours or of the parser, never by an internal error or a crash.
 #
 # DR_SEED: the first seed (1); DR_FUZZ: how many queries (800).  Fails when a
 # check of shape.c, measure.c, expression.c or source.c is left out.
@@ -103,17 +103,28 @@ sub query
 	my $with = maybe(0.01, 'WITH w AS (SELECT 1) ');
 	return ("$with$select FROM $from$where$by$rest", "$select FROM %s s$where$by");
 }
+# the source's columns that a query uses, as they stand in the table
+sub used_by
+{
+	my ($text) = @_;
+	$text =~ s/'(?:[^']|'')*'//g;
+	my %used = map { $_ => 1 } $text =~ /"odd ""name"/ ? 'odd "name' : ();
+	$text =~ s/\bAS (?:\w+|"[^"]*")|"odd ""name"//g;
+	$used{$1} = 1 while $text =~ /(?<![.:])\b(\w+)\b(?!\s*\()/g;
+	return grep { $used{$_} } (qw(k n t l d v w f b a j c m p q r), 'odd "name', 'id');
+}
 sub options
 {
 	my $time = rand() < 0.9 ? 't' : one(qw(l d v nothing k));
-	my ($dedup, @dedup) = ('');
+	my ($dedup, $order, @dedup) = ('', '');
 	if (rand() < 0.35)
 	{
 		@dedup = rand() < 0.9 ? (qw(k n), $time) : (one(qw(k n v)), one($time, 'id'));
 		@dedup = (qw(k n m d c b q a p r), 'odd "name', $time) if rand() < 0.4;
-		$dedup = ", dedup_by => ARRAY[" . join(', ', map { "'$_'" } @dedup) . "]::name[], dedup_order => '{" . one('id', 'id,w', 'v') . "}'";
+		$order = one('id', 'id,w', 'v', '');
+		$dedup = ", dedup_by => ARRAY[" . join(', ', map { "'$_'" } @dedup) . "]::name[], dedup_order => " . ($order ? "'{$order}'" : 'NULL');
 	}
-	return ($time, $dedup, @dedup);
+	return ($time, $dedup, [ split /,/, $order ], @dedup);
 }
 
 # --- the test ------------------------------------------------------------------
@@ -130,7 +141,7 @@ for my $seed ($first .. $first + $count - 1)
 {
 	srand $seed;
 	my ($query, $shape) = query();
-	my ($time, $dedup, @dedup) = options();
+	my ($time, $dedup, $order, @dedup) = options();
 	my $create = "SELECT rollup_create('r', \$q\$$query\$q\$, '$time'$dedup, mode => '" . one(qw(on on off)) . "');";
 	my $answer = $session->run("BEGIN; SELECT fill(" . ($seed % 1000) / 1000 . ", 60);\n$create");
 	if (my ($state) = DrSession::errors($answer))
@@ -146,19 +157,14 @@ for my $seed ($first .. $first + $count - 1)
 	my $literal = $time eq 't' ? "timestamptz '%s 00:00+00'" : $time eq 'l' ? "timestamp '%s 00:00'" : "date '%s'";
 	my $rows = sub {
 		my ($before) = @_;
-		my $distinct = @dedup ? 'DISTINCT ON (' . join(', ', map { '"' . s/"/""/gr . '"' } @dedup) . ')' : '';
 		my $where = "WHERE $time IS NOT NULL" . ($before ? " AND $time < " . sprintf($literal, $before) : '');
 		return "(SELECT * FROM s $where)" unless @dedup;
-		# the order of dedup_order, then of all columns used, is the extension's: ask it
-		return undef;
+		# the first by dedup_order, then by each other column that is used
+		my %first = map { $_ => 1 } @dedup, @$order;
+		my ($by, $rest) = map { join ', ', map { '"' . s/"/""/gr . '" NULLS LAST' } @$_ } \@dedup, [ @$order, grep { !$first{$_} } used_by($shape) ];
+		return "(SELECT DISTINCT ON (" . ($by =~ s/ NULLS LAST//gr) . ") * FROM s $where ORDER BY $by" . ($rest ne '' ? ", $rest" : '') . ")";
 	};
-	my $definition = sub {
-		my ($before) = @_;
-		my $from = $rows->($before);
-		return sprintf $shape =~ s/%(?!s)/%%/gr, $from if defined $from;
-		my $text = $session->run("SELECT rollup_definition('r'" . ($before ? ", '$before 00:00+00'" : '') . ');');
-		return $text;
-	};
+	my $definition = sub { return sprintf $shape =~ s/%(?!s)/%%/gr, $rows->($_[0]) };
 	my $check = sub {
 		my ($what, $sql) = @_;
 		my $got = $session->run($sql);
