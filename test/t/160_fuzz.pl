@@ -43,7 +43,7 @@ BEGIN
     CASE WHEN random() < 0.9 THEN (random() * 20 - 10)::int END, (random() * 1000)::int, (random() * 8)::int, random() < 0.5, ARRAY[(random() * 3)::int, 1],
     jsonb_build_object('a', (random() * 3)::int), chr(97 + (random() * 3)::int), CASE WHEN random() < 0.5 THEN 'good' ELSE 'bad' END::mood,
     ROW((random() * 2)::int, 1)::place, (random() * 9)::int, int4range((random() * 3)::int, 9), (random() * 5)::int, i
-  FROM generate_series(1, rows) i, LATERAL (SELECT '2026-01-01'::timestamptz + (random() * 96 + i * 0)::int * interval '1 hour' AS t) x;
+  FROM generate_series(1, rows) i, LATERAL (SELECT '2026-01-01'::timestamptz + (random() * 8 + i * 0)::int * interval '12 hours' AS t) x;
 END $$;
 SQL
 
