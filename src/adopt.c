@@ -160,13 +160,26 @@ reject_table(const char *live, const char *what)
 			 errmsg("\"%s\" cannot be a rollup: it %s", live, what)));
 }
 
+/* Of the marks, too: they are nobody's rollup, but the same holds of them. */
+static void
+reject_change(Oid table, bool is_live, const char *what)
+{
+	if (is_live)
+		reject_table(get_rel_name(table), what);
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("table \"%s\" of a rollup cannot serve it any more: it %s",
+					dr_catalog_name(table), what),
+			 errhint("Leave the table to the rollup.")));
+}
+
 /*
  * An error where a constraint or trigger of live can wait for the end of the
  * transaction: the server fires none that statements of an owner's in another's
  * transaction have left behind, and ON CONFLICT takes no such index.
  */
 static void
-check_constraints(Oid live)
+check_constraints(Oid table, bool is_live)
 {
 	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -174,18 +187,20 @@ check_constraints(Oid live)
 	HeapTuple	tuple;
 
 	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(live));
+				ObjectIdGetDatum(table));
 	scan = systable_beginscan(pg_trigger, TriggerRelidNameIndexId, true, NULL, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
 		char	   *constraint = get_constraint_name(trigger->tgconstraint);
+		char	   *name = constraint ? constraint : NameStr(trigger->tgname);
 
 		if (trigger->tgdeferrable)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("constraint \"%s\" of rollup \"%s\" is deferrable",
-							constraint ? constraint : NameStr(trigger->tgname), get_rel_name(live)),
+					 is_live ?
+					 errmsg("constraint \"%s\" of rollup \"%s\" is deferrable", name, get_rel_name(table)) :
+					 errmsg("constraint \"%s\" of table \"%s\" is deferrable", name, dr_catalog_name(table)),
 					 errdetail("A fold at the end of a transaction comes after the deferred checks."),
 					 errhint("Make it NOT DEFERRABLE.")));
 	}
@@ -194,22 +209,22 @@ check_constraints(Oid live)
 }
 
 /*
- * An error where live, or a shadow, takes part in inheritance, as statements
- * that name another table would reach it unguarded, where rules change what is
- * done to it, or where it has a deferrable constraint.
+ * An error where live, a shadow or the marks take part in inheritance, as
+ * statements that name another table would reach them unguarded, where rules
+ * change what is done to them, or where they have a deferrable constraint.
  */
 void
-dr_adopt_check_again(Oid table)
+dr_adopt_check_again(Oid table, bool is_live)
 {
 	Relation	rel = try_relation_open(table, AccessShareLock);
 
 	if (rel == NULL)
 		return;
 	if (rel->rd_rules != NULL && rel->rd_rules->numLocks > 0)
-		reject_table(RelationGetRelationName(rel), "has rules");
+		reject_change(table, is_live, "has rules");
 	if (get_rel_relispartition(table) || has_superclass(table) || has_subclass(table))
-		reject_table(get_rel_name(table), "takes part in inheritance");
-	check_constraints(table);
+		reject_change(table, is_live, "takes part in inheritance");
+	check_constraints(table, is_live);
 	relation_close(rel, AccessShareLock);
 }
 
@@ -272,7 +287,7 @@ dr_adopt_check(Oid live, const DrDefinition *def)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" and its source belong to different roles", name),
 				 errhint("Run ALTER TABLE ... OWNER TO ... for one of them.")));
-	dr_adopt_check_again(live);
+	dr_adopt_check_again(live, true);
 	check_columns(rel, def);
 	relation_close(rel, NoLock);
 }

@@ -385,11 +385,13 @@ check_tables(Oid relation)
 		DrRollup   *rollup = lfirst(cell);
 
 		if (list_member_oid(tables, rollup->live))
-			dr_adopt_check_again(rollup->live);
+			dr_adopt_check_again(rollup->live, true);
 		if (rollup->live == relation)
 			dr_adopt_check_extra_columns(rollup);
 		if (OidIsValid(rollup->shadow) && list_member_oid(tables, rollup->shadow))
-			dr_adopt_check_again(rollup->shadow);
+			dr_adopt_check_again(rollup->shadow, true);
+		if (list_member_oid(tables, rollup->marks))
+			dr_adopt_check_again(rollup->marks, false);
 	}
 }
 
