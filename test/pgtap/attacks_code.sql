@@ -99,6 +99,20 @@ SELECT only_owner('a superuser''s pass', true);
 -- tables that differ are told of as jsonb, by the types' casts
 SELECT format('BEGIN; SET LOCAL ROLE ac_owner; ALTER TABLE %1$s DISABLE TRIGGER dailyrollup_%2$s_guard; UPDATE %1$s SET n = n + 100; DELETE FROM %1$s WHERE k = ''k3''; RESET ROLE; SELECT setval(''ac.as_owner'', 1, false), setval(''ac.as_other'', 1, false);
 SELECT ok(count(*) > 2, ''%1$s differs'') FROM rollup_%3$s(%1$L); SELECT only_owner(''rollup_%3$s of a superuser'', true); ROLLBACK', live, id, CASE state WHEN 'shadow' THEN 'diff' ELSE 'verify' END) FROM dailyrollup.rollups ORDER BY id \gexec
+SET dailyrollup.backfill = on;
+INSERT INTO ac.s VALUES ('k1', 'sad', '2026-01-01', 77), ('k9', 'happy', '2026-01-01', 78);
+RESET dailyrollup.backfill;
+SELECT only_owner('a superuser''s backfill', true);
+SELECT is(rollup_flush('ac.off'), 2::bigint, 'flushed');
+SELECT only_owner('a superuser''s rollup_flush', true);
+-- a pass that finds differences names their keys
+SELECT format('SET ROLE ac_owner; ALTER TABLE ac.shadow DISABLE TRIGGER %1$I; UPDATE ac.shadow SET n = n + 100; ALTER TABLE ac.shadow ENABLE ALWAYS TRIGGER %1$I; RESET ROLE', tgname)
+FROM pg_trigger WHERE tgrelid = 'ac.shadow'::regclass AND tgname ~ 'guard' \gexec
+SELECT rollup_reseed('ac.shadow');
+CALL rollup_run('ac.shadow');
+SELECT cmp_ok(mismatches, '>', 2::bigint, 'the pass has found differences') FROM rollup_status WHERE rollup = 'ac.shadow'::regclass;
+SELECT only_owner('a superuser''s pass with differences', true);
+SELECT rollup_recompute('ac.shadow');
 SELECT rollup_promote('ac.shadow');
 SELECT only_owner('a superuser promotes', false);
 SELECT rollup_alter('ac.on', mode => 'off');
