@@ -12,8 +12,9 @@
  *	RENAME of a column of live			the definition follows
  *	what rollup_create would refuse		refused
  *	our tables unlogged, or hidden		refused
- *	a deferrable constraint of live, a
- *	rule, live below another table		refused
+ *	a deferrable constraint of live or
+ *	the marks, a rule, either below
+ *	another table						refused
  */
 #include "ddl.h"
 
