@@ -9,7 +9,7 @@
 #   regress     sql/*.sql against expected/*.out            pg_regress
 #   pgtap       test/pgtap/*.sql                            pg_prove
 #   isolation   test/isolation/specs/*.spec                 (waitpoint build)
-#   tap         test/t/*.pl; crash_*.pl on the waitpoint build
+#   tap         test/t/*.pl; crash_*.pl and race_*.pl on the waitpoint build
 #
 # With COVERAGE=1 (make coverage): from one gcov build, without lint and
 # waitpoints, and at the end the share of lines that ran.  With SANITIZE=1 (make
@@ -182,13 +182,13 @@ kind_isolation() {
 }
 
 kind_tap() {
-  local rc=0 f ordinary=() crash=() here=$PWD
+  local rc=0 f ordinary=() waiting=() here=$PWD
   pick test/t pl || return 0
   for f in "${picked[@]}"; do
-    case ${f##*/} in crash_*) crash+=("$f") ;; *) ordinary+=("$f") ;; esac
+    case ${f##*/} in crash_*|race_*) waiting+=("$f") ;; *) ordinary+=("$f") ;; esac
   done
   [ ${#ordinary[@]} = 0 ] || prove_with "$plain" "${ordinary[@]}" || rc=1
-  [ ${#crash[@]} = 0 ] || prove_with "$waitpoints" "${crash[@]}" || rc=1
+  [ ${#waiting[@]} = 0 ] || prove_with "$waitpoints" "${waiting[@]}" || rc=1
   no_crash "$here"/log/* || rc=1
   return "$rc"
 }

@@ -1,0 +1,178 @@
+# Sessions that race: some that do what they are told and may wait, one that
+# holds waitpoints, one that looks.  Nothing is left to time: the stage goes on
+# when each of them is done, or seen to wait.
+#
+#	my $stage = DrRaces->new($node, 3);
+#	$stage->hold('refresh-folded');
+#	$stage->{actors}[0]->tell('SELECT rollup_refresh(...)');
+#	$stage->rest;            # it is done, or waits: at the waitpoint, for another
+#	$stage->let;
+package DrRaces;
+
+use strict;
+use warnings;
+
+use Time::HiRes qw(sleep time);
+
+use DrSession;
+
+our $patience = 180;
+
+sub new
+{
+	my ($class, $node, $actors) = @_;
+	my $self = bless { holds => {} }, $class;
+	my $session = sub {
+		my $session = DrSession->new(name => '', connstr => $node->connstr('postgres'));
+		$session->safe('SET client_min_messages = warning;');
+		return $session;
+	};
+
+	$self->{holder} = $session->();
+	$self->{look} = $session->();
+	$self->{actors} = [ map { DrRaces::Actor->new($session->(), $_) } 0 .. $actors - 1 ];
+	return $self;
+}
+
+sub hold
+{
+	my ($self, $name) = @_;
+
+	$self->{holder}->safe("SELECT pg_advisory_lock(hashtext('$name'));");
+	$self->{holds}{$name} = 1;
+	return;
+}
+
+# Lets go of one waitpoint, or of all.
+sub let
+{
+	my ($self, @names) = @_;
+
+	for my $name (@names ? @names : keys %{ $self->{holds} })
+	{
+		$self->{holder}->safe("SELECT pg_advisory_unlock(hashtext('$name'));") if delete $self->{holds}{$name};
+	}
+	return;
+}
+
+# What each actor is at: "idle", "gate" (it waits at a waitpoint), "blocked" (by
+# a lock of another), "trying" (it asks for locks again and again), or nothing:
+# it runs.
+sub states
+{
+	my ($self) = @_;
+	my @busy = grep { !$_->pump } @{ $self->{actors} };
+	my %state;
+
+	return map { 'idle' } @{ $self->{actors} } if !@busy;
+	# asked for alone, for the two views look at different moments
+	for my $line (split /\n/, $self->{look}->safe(
+			"SELECT a.pid, CASE WHEN a.wait_event_type = 'Lock' AND a.wait_event = 'advisory' THEN 'gate' WHEN a.wait_event_type = 'Lock' THEN 'blocked'
+				WHEN a.wait_event_type = 'Extension' THEN 'trying' ELSE '' END
+			FROM pg_stat_activity a WHERE a.pid IN (" . join(',', map { $_->{pid} } @busy) . ') AND a.state <> \'idle\';'))
+	{
+		my ($pid, $state) = split /\|/, $line, -1;
+		$state{$pid} = $state;
+	}
+	return map { my $actor = $_; (grep { $_ == $actor } @busy) ? $state{ $actor->{pid} } // '' : 'idle' } @{ $self->{actors} };
+}
+
+# Until each actor is idle, or waits, and so for a moment; returns what each is at.
+sub rest
+{
+	my ($self) = @_;
+	my ($until, $before, $same) = (time + $patience, '', 0);
+
+	while (1)
+	{
+		my @states = $self->states;
+		my $now = join ' ', map { $_ eq '' ? '-' : $_ } @states;
+
+		return @states if $now !~ /[^a-z ]/ && $now !~ /gate|blocked|trying/;
+		$same = $now !~ /-/ && $now eq $before ? $same + 1 : 0;
+		return @states if $same >= ($now =~ /trying/ ? 4 : 2);
+		$before = $now;
+		die "the actors do not come to rest: $now\n" if time > $until;
+		sleep 0.008;
+	}
+}
+
+# Until this actor is done, whatever it waits for.
+sub finish
+{
+	my ($self, $actor) = @_;
+	my $until = time + $patience;
+
+	until ($actor->pump)
+	{
+		$_->pump for @{ $self->{actors} };
+		die "$actor->{number} is not done: " . join(' ', $self->states) . "\n" if time > $until;
+		sleep 0.004;
+	}
+	return;
+}
+
+# All but these come back to where they began, whatever state they are in.
+sub quit
+{
+	my ($self) = @_;
+
+	$_->quit for $self->{holder}, $self->{look}, map { $_->{session} } @{ $self->{actors} };
+	return;
+}
+
+package DrRaces::Actor;
+
+use strict;
+use warnings;
+
+sub new
+{
+	my ($class, $session, $number) = @_;
+
+	return bless { session => $session, number => $number, pid => $session->safe('SELECT pg_backend_pid();'),
+		waiting => [], sent => undef, heard => '' }, $class;
+}
+
+# Commands, one after the other; each begins when the one before is done.
+sub tell
+{
+	my ($self, @commands) = @_;
+
+	push @{ $self->{waiting} }, @commands;
+	$self->pump;
+	return;
+}
+
+# Hears what has come, and sends what waits; true where nothing is left.
+sub pump
+{
+	my ($self) = @_;
+
+	while (1)
+	{
+		if (defined $self->{sent})
+		{
+			my $answer = $self->{session}->answer_within(0);
+			return 0 if !defined $answer;
+			$self->{heard} .= $answer;
+			undef $self->{sent};
+		}
+		my $next = shift @{ $self->{waiting} };
+		return 1 if !defined $next;
+		$self->{sent} = $next;
+		$self->{session}->send($next);
+	}
+}
+
+# What was heard since this was asked last.
+sub heard
+{
+	my ($self) = @_;
+	my $heard = $self->{heard};
+
+	$self->{heard} = '';
+	return $heard;
+}
+
+1;
