@@ -151,32 +151,7 @@ my @moments = (
 	{ snapshot => 1, write => 1, commit => 1 }, { snapshot => 1, write => 1, commit => 2 }, { snapshot => 1, write => 2, commit => 2 },
 	{ snapshot => 0, write => 1, commit => 1 }, { snapshot => 0, write => 1, commit => 2 });
 
-# --- what they race with --------------------------------------------------------
-
-my $on = "SELECT rollup_alter('live', mode => 'on'); CALL rollup_run('live');";
-my $shadow = "SELECT rollup_alter('live', mode => 'shadow'); CALL rollup_run('live');";
-my $off = "SELECT rollup_alter('live', mode => 'off'); CALL rollup_run('live');";
-my $late = "INSERT INTO src ($columns) SELECT 'all', 'x', at(-5) + i * interval '1 min', 1, -i FROM generate_series(1, 3) i;";
-my $refresh = "SELECT rollup_refresh('live', at(0));";
-my $backfill = "SET dailyrollup.backfill = on; $late RESET dailyrollup.backfill;";
-my %operations = (
-	refresh => [ $on . $late, $refresh, qw(refresh-locked refresh-waited refresh-source-locked refresh-folded refresh-before-advance refresh-in-commit) ],
-	late => [ $on . $late, "SELECT rollup_refresh('live', rollup_watermark('live'));", qw(refresh-source-locked refresh-before-advance refresh-in-commit) ],
-	reseed => [ $on . $late . "SELECT rollup_reseed('live');", $refresh, qw(refresh-waited seed-marks-taken refresh-folded refresh-in-commit) ],
-	'reseed of what there is' => [ $on . $late . "SELECT rollup_reseed('live');", "SELECT rollup_refresh('live', rollup_watermark('live'));", qw(refresh-source-locked seed-marks-taken refresh-in-commit) ],
-	'reseed in parts' => [ $on . $late . "SELECT rollup_reseed('live');", "CALL rollup_run('live');", qw(run-committed refresh-folded promote-settled) ],
-	seed => [ "SELECT rollup_alter('live', mode => 'on');", $refresh, qw(refresh-waited seed-marks-taken refresh-in-commit) ],
-	'new to on' => [ "SELECT rollup_alter('live', mode => 'on');", "CALL rollup_run('live');", qw(run-committed refresh-waited refresh-in-commit promote-settled promote-in-commit) ],
-	'refresh of the shadow' => [ $shadow . $late, $refresh, qw(refresh-locked refresh-waited refresh-folded refresh-before-advance refresh-in-commit) ],
-	promote => [ $shadow . $late, "SELECT rollup_promote('live');", qw(promote-settled promote-swapped promote-in-commit) ],
-	'on to off' => [ $on, $off, qw(locks-tried leave-on-stopped leave-on-in-commit run-committed) ],
-	'on to shadow' => [ $on, $shadow, qw(leave-on-stopped leave-on-in-commit refresh-waited refresh-folded) ],
-	'off to shadow' => [ $off, $shadow, qw(run-committed refresh-waited seed-marks-taken refresh-in-commit) ],
-	'off to on' => [ $off, $on, qw(run-committed promote-swapped promote-in-commit) ],
-	'shadow to off' => [ $shadow . $backfill, $off, qw(flush-locked run-committed) ],
-	recompute => [ $off . $backfill, "SELECT rollup_recompute('live');", qw(recompute-frozen recompute-seeded) ],
-	flush => [ $off . $backfill, "SELECT rollup_flush('live');", qw(flush-locked) ],
-	'fold off and on' => [ $off, "BEGIN; SELECT rollup_alter('live', fold => false); SELECT rollup_recompute('live'); SELECT rollup_alter('live', fold => true); COMMIT;", qw(locks-tried recompute-frozen recompute-seeded) ]);
+# --- what they write to -----------------------------------------------------------
 
 my %source = (
 	plain => 'CREATE TABLE src (subject text NOT NULL, name text, ts timestamptz NOT NULL, v int, id int);',
@@ -195,11 +170,7 @@ my $look = $stage->{look};
 my ($operator, @writers) = @{ $stage->{actors} };
 $cast[$_]{actor} = $writers[$_] for 0 .. $#cast;
 
-$look->safe("CREATE EXTENSION dailyrollup;\n$DrModes::COMPARE" . <<'SQL');
-CREATE TABLE clock AS SELECT date_trunc('day', now(), 'UTC') AS today;
-DO $$ BEGIN
-	EXECUTE format('CREATE FUNCTION at(days float8) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS %L', format('SELECT %L::timestamptz + days * interval ''1 day''', (SELECT today FROM clock)));
-END $$;
+$look->safe("CREATE EXTENSION dailyrollup;\n$DrModes::COMPARE$DrRaces::CLOCK" . <<'SQL');
 CREATE FUNCTION pause(name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_advisory_lock_shared(hashtext(name));
@@ -324,7 +295,7 @@ sub go_on
 sub race
 {
 	my ($number, $name, $waitpoint, $source, $method) = @_;
-	my ($before, $operation) = @{ $operations{$name} };
+	my ($before, $operation) = @{ $DrRaces::OPERATIONS{$name} };
 	my $what = "$number: $name at $waitpoint, $source, $method";
 
 	for my $writer (@cast)
@@ -391,9 +362,9 @@ sub race
 
 my $all = ($ENV{DR_RACES} // '') eq 'all';
 my $number = 0;
-for my $name (sort keys %operations)
+for my $name (sort keys %DrRaces::OPERATIONS)
 {
-	my (undef, undef, @waitpoints) = @{ $operations{$name} };
+	my (undef, undef, @waitpoints) = @{ $DrRaces::OPERATIONS{$name} };
 	for my $waitpoint (@waitpoints)
 	{
 		for my $source ('plain', 'parted')

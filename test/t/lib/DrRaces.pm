@@ -18,6 +18,41 @@ use DrSession;
 
 our $patience = 180;
 
+# at(n): the midnight n days from today.
+our $CLOCK = <<'SQL';
+CREATE TABLE clock AS SELECT date_trunc('day', now(), 'UTC') AS today;
+DO $$ BEGIN
+	EXECUTE format('CREATE FUNCTION at(days float8) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS %L', format('SELECT %L::timestamptz + days * interval ''1 day''', (SELECT today FROM clock)));
+END $$;
+SQL
+
+# What is done to a rollup "live" over "src", of a mode that was not said: what
+# comes before, the operation, and where it may be stopped.
+my $on = "SELECT rollup_alter('live', mode => 'on'); CALL rollup_run('live');";
+my $shadow = "SELECT rollup_alter('live', mode => 'shadow'); CALL rollup_run('live');";
+my $off = "SELECT rollup_alter('live', mode => 'off'); CALL rollup_run('live');";
+my $late = "INSERT INTO src (subject, name, ts, v, id) SELECT 'all', 'x', at(-5) + i * interval '1 min', 1, -i FROM generate_series(1, 3) i;";
+my $refresh = "SELECT rollup_refresh('live', at(0));";
+my $backfill = "SET dailyrollup.backfill = on; $late RESET dailyrollup.backfill;";
+our %OPERATIONS = (
+	refresh => [ $on . $late, $refresh, qw(refresh-locked refresh-waited refresh-source-locked refresh-folded refresh-before-advance refresh-in-commit) ],
+	late => [ $on . $late, "SELECT rollup_refresh('live', rollup_watermark('live'));", qw(refresh-source-locked refresh-before-advance refresh-in-commit) ],
+	reseed => [ $on . $late . "SELECT rollup_reseed('live');", $refresh, qw(refresh-waited seed-marks-taken refresh-folded refresh-in-commit) ],
+	'reseed of what there is' => [ $on . $late . "SELECT rollup_reseed('live');", "SELECT rollup_refresh('live', rollup_watermark('live'));", qw(refresh-source-locked seed-marks-taken refresh-in-commit) ],
+	'reseed in parts' => [ $on . $late . "SELECT rollup_reseed('live');", "CALL rollup_run('live');", qw(run-committed refresh-folded promote-settled) ],
+	seed => [ "SELECT rollup_alter('live', mode => 'on');", $refresh, qw(refresh-waited seed-marks-taken refresh-in-commit) ],
+	'new to on' => [ "SELECT rollup_alter('live', mode => 'on');", "CALL rollup_run('live');", qw(run-committed refresh-waited refresh-in-commit promote-settled promote-in-commit) ],
+	'refresh of the shadow' => [ $shadow . $late, $refresh, qw(refresh-locked refresh-waited refresh-folded refresh-before-advance refresh-in-commit) ],
+	promote => [ $shadow . $late, "SELECT rollup_promote('live');", qw(promote-settled promote-swapped promote-in-commit) ],
+	'on to off' => [ $on, $off, qw(locks-tried leave-on-stopped leave-on-in-commit run-committed) ],
+	'on to shadow' => [ $on, $shadow, qw(leave-on-stopped leave-on-in-commit refresh-waited refresh-folded) ],
+	'off to shadow' => [ $off, $shadow, qw(run-committed refresh-waited seed-marks-taken refresh-in-commit) ],
+	'off to on' => [ $off, $on, qw(run-committed promote-swapped promote-in-commit) ],
+	'shadow to off' => [ $shadow . $backfill, $off, qw(flush-locked run-committed) ],
+	recompute => [ $off . $backfill, "SELECT rollup_recompute('live');", qw(recompute-frozen recompute-seeded) ],
+	flush => [ $off . $backfill, "SELECT rollup_flush('live');", qw(flush-locked) ],
+	'fold off and on' => [ $off, "BEGIN; SELECT rollup_alter('live', fold => false); SELECT rollup_recompute('live'); SELECT rollup_alter('live', fold => true); COMMIT;", qw(locks-tried recompute-frozen recompute-seeded) ]);
+
 sub new
 {
 	my ($class, $node, $actors) = @_;
