@@ -15,6 +15,8 @@
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/wait_event.h"
 
@@ -110,6 +112,57 @@ complain_of_holders(Oid relation, LOCKMODE mode)
 			 errhint("Try again when these transactions have ended, or set %s higher.", limit)));
 }
 
+/* Adds those whom a process waits for. */
+static List *
+add_blockers(List *pids, int pid)
+{
+	ArrayType  *blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
+																  Int32GetDatum(pid)));
+	int			n = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+	int32	   *items = (int32 *) ARR_DATA_PTR(blockers);
+
+	for (int i = 0; i < n; i++)
+		pids = list_append_unique_int(pids, items[i]);
+	return pids;
+}
+
+/*
+ * An error where whoever is in the way waits for what we hold, himself or through
+ * others: a command that drops live, say, and has come as far as what is locked by
+ * us already.  The server would not see that: he has looked for a deadlock before
+ * we began to try, and we do not wait as long as it takes to look.  (Called while
+ * we hold no lock that the next try would give back.)
+ */
+static void
+check_circle(Oid relation, LOCKMODE mode)
+{
+	LOCKTAG		tag;
+	List	   *pids = NIL;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	for (VirtualTransactionId *holder = GetLockConflicts(&tag, mode, NULL);
+		 VirtualTransactionIdIsValid(*holder);
+		 holder++)
+	{
+		PGPROC	   *proc = dr_vxid_proc(*holder);
+
+		if (proc != NULL && dr_proc_lxid(proc) == holder->localTransactionId)
+			pids = list_append_unique_int(pids, proc->pid);
+	}
+	for (int i = 0; i < list_length(pids); i++)
+	{
+		if (list_nth_int(pids, i) == MyProcPid)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+					 errmsg("could not lock \"%s\": who uses it waits for this transaction",
+							dr_catalog_name(relation)),
+					 errdetail("It is in use by process: %s.",
+							   dr_patience_pids(GetLockConflicts(&tag, mode, NULL))),
+					 errhint("Try again when that transaction has ended.")));
+		pids = add_blockers(pids, list_nth_int(pids, i));
+	}
+}
+
 /* Wait a little before the next try; false when there is no time left. */
 static bool
 wait_a_little(const DrPatience *patience, TimestampTz since, int tries)
@@ -201,8 +254,10 @@ lock_all(List *relations, Oid source, Oid live, LOCKMODE mode)
 			break;
 		if (!wait_a_little(&patience, since, tries))
 			complain_of_holders(in_the_way, mode);
-		if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), TRY_ALONE) &&
-			lock_in_slice(relations, mode))
+		if (!TimestampDifferenceExceeds(since, GetCurrentTimestamp(), TRY_ALONE))
+			continue;
+		check_circle(in_the_way, mode);
+		if (lock_in_slice(relations, mode))
 			break;
 	}
 

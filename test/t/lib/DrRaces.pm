@@ -16,7 +16,7 @@ use Time::HiRes qw(sleep time);
 
 use DrSession;
 
-our $patience = 180;
+our $patience = 60;
 
 # at(n): the midnight n days from today.
 our $CLOCK = <<'SQL';
