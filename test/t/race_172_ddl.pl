@@ -206,7 +206,7 @@ sub clear
 {
 	my ($what, $heard) = @_;
 	$heard =~ s/.*(?:40P01|deadlock detected).*\n//g if $what =~ /drop/;
-	my @bad = grep { /^(?:ERROR|FATAL|PANIC):\s+(?:XX|58|26|0A000: unexpected)|with OID|cache lookup|concurrently (?:updated|deleted)|could not (?:open|find)|OID \d|\b\d{5,}\b.*(?:does not exist|not found)|unexpected|unrecognized|deadlock/ } split /\n/, $heard;
+	my @bad = DrRaces::unclear($heard);
 
 	return ok(!@bad, "$what: clear") || diag($heard);
 }
@@ -265,12 +265,7 @@ sub race
 	my $what = "$title ($source), $how, $name at $waitpoint";
 
 	set_up($source, $before);
-	if ($how eq 'at it')
-	{
-		$stage->hold($waitpoint);
-		$operator->tell($operation);
-		$stage->rest;
-	}
+	$stage->stop_at($operation, $waitpoint) if $how eq 'at it';
 	my $this = for_this_one($sql);
 	my $this_undo = defined $undo ? for_this_one($undo) : undef;
 	if (!defined $this)
@@ -279,23 +274,7 @@ sub race
 		$stage->finish($operator);
 		return clean_up();
 	}
-	if ($how eq 'at it')
-	{
-		$other->tell("$this;");
-		$stage->rest;
-		$stage->let;
-		$stage->finish($_) for $operator, $other;
-	}
-	else
-	{
-		$other->tell('BEGIN;', "$this;");
-		$stage->finish($other);
-		$operator->tell($operation);
-		$stage->rest;
-		$other->tell("$how;");
-		$stage->finish($_) for $other, $operator;
-	}
-	my ($operated, $commanded) = ($operator->heard, $other->heard);
+	my ($operated, $commanded) = $stage->meet($operation, $waitpoint, $how, $this);
 	clear("$what: the operation", $operated);
 	clear("$what: the command", $commanded);
 	my ($first) = DrSession::errors($commanded);
@@ -310,7 +289,7 @@ sub race
 }
 
 my $all = ($ENV{DR_RACES} // '') eq 'all' || defined $ENV{DR_RACE} || defined $ENV{DR_RACE_AT};
-my @places = map { my $name = $_; my (undef, undef, @waitpoints) = @{ $DrRaces::OPERATIONS{$name} }; map { [ $name, $_ ] } @waitpoints } sort keys %DrRaces::OPERATIONS;
+my @places = DrRaces::places();
 my $number = 0;
 for my $command (@commands)
 {

@@ -16,7 +16,8 @@ use Time::HiRes qw(sleep time);
 
 use DrSession;
 
-our $patience = 60;
+# seconds
+our $patience = 180;
 
 # at(n): the midnight n days from today.
 our $CLOCK = <<'SQL';
@@ -147,7 +148,60 @@ sub finish
 	return;
 }
 
-# All but these come back to where they began, whatever state they are in.
+# Two of them meet: the first one's operation, and the second one's command.  "at
+# it": that comes where the operation is stopped; "COMMIT", "ROLLBACK": it is open
+# before the operation begins, and ends so while that waits.
+sub meet
+{
+	my ($self, $operation, $waitpoint, $how, $command) = @_;
+	my ($operator, $other) = @{ $self->{actors} };
+
+	if ($how eq 'at it')
+	{
+		$other->tell("$command;");
+		$self->rest;
+		$self->let;
+	}
+	else
+	{
+		$other->tell('BEGIN;', "$command;");
+		$self->finish($other);
+		$operator->tell($operation);
+		$self->rest;
+		$other->tell("$how;");
+	}
+	$self->finish($_) for $operator, $other;
+	return ($operator->heard, $other->heard);
+}
+
+# Begins the operation, up to the waitpoint.
+sub stop_at
+{
+	my ($self, $operation, $waitpoint) = @_;
+
+	$self->hold($waitpoint);
+	$self->{actors}[0]->tell($operation);
+	$self->rest;
+	return;
+}
+
+# Every operation with each place where it may be stopped, in order.
+sub places
+{
+	return map {
+		my $name = $_;
+		my (undef, undef, @waitpoints) = @{ $OPERATIONS{$name} };
+		map { [ $name, $_ ] } @waitpoints
+	} sort keys %OPERATIONS;
+}
+
+# What nobody may be told.
+sub unclear
+{
+	my ($heard) = @_;
+	return grep { /^(?:ERROR|FATAL|PANIC|WARNING):\s+(?:XX|58|26)|with OID|cache lookup|concurrently (?:updated|deleted)|could not (?:open|find)|OID \d|unexpected|unrecognized|40P01|deadlock/ } split /\n/, $heard;
+}
+
 sub quit
 {
 	my ($self) = @_;
