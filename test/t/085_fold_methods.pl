@@ -255,6 +255,8 @@ for my $name (qw(pair single))
 }
 
 # values that are stored out of line: what is read of them goes with its row
+# (not fewer and wider ones: a hash join of the server's stops splitting once a split
+# has moved none of the few rows that it holds, or all)
 SKIP:
 {
 	skip 'no /proc', 7 unless -r '/proc/self/status';
@@ -264,7 +266,7 @@ SKIP:
 		CREATE TABLE wide (k text NOT NULL, ts timestamptz NOT NULL, label text, id int);
 		CREATE INDEX ON wide (k, ts);
 		ALTER TABLE wide ALTER label SET STORAGE EXTERNAL;
-		INSERT INTO wide SELECT 'k' || i % 3, '2026-01-01'::timestamptz + i / 2 * 3 * interval '1 s', repeat(chr(97 + i % 26), 1000000), 0 FROM generate_series(1, 160) i;
+		INSERT INTO wide SELECT 'k' || i % 3, '2026-01-01'::timestamptz + i / 2 * 3 * interval '1 s', repeat(chr(97 + i % 26), 100000), 0 FROM generate_series(1, 1600) i;
 		CREATE TABLE many (LIKE wide INCLUDING ALL);
 		INSERT INTO many SELECT 'k' || i, ts, label, id FROM (SELECT row_number() OVER () AS i, w.* FROM wide w) w;");
 	my $sql = sub {

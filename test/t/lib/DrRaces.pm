@@ -199,7 +199,7 @@ sub places
 sub unclear
 {
 	my ($heard) = @_;
-	return grep { /^(?:ERROR|FATAL|PANIC|WARNING):\s+(?:XX|58|26)|with OID|cache lookup|concurrently (?:updated|deleted)|could not (?:open|find)|OID \d|unexpected|unrecognized|40P01|deadlock/ } split /\n/, $heard;
+	return grep { !/^LOCATION/ && /^(?:ERROR|FATAL|PANIC|WARNING):\s+(?:XX|58|26)|with OID|cache lookup|concurrently (?:updated|deleted)|could not (?:open|find)|OID \d|unexpected|unrecognized|40P01|deadlock/ } split /\n/, $heard;
 }
 
 sub quit

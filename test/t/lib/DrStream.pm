@@ -729,7 +729,11 @@ sub check
 			$sql .= "DEALLOCATE ALL;\n$rollup->{prepare}\n";
 			$session->{prepared} = { $number => $rollup->{epoch} };
 		}
+		# what others commit between two of its queries must not be seen by one alone
+		my $one_snapshot = $option{brief} && !$option{inside};
+		$sql .= 'BEGIN ISOLATION LEVEL REPEATABLE READ; ' if $one_snapshot;
 		$sql .= "SELECT * FROM $self->{setting}{schema}.check_$number(\$c\$$condition\$c\$, '$flags$right');";
+		$sql .= ' COMMIT;' if $one_snapshot;
 		my $answer = $session->run($sql);
 		$answer =~ s/^is (\w+) (\S+) (true|false) (\S+)\n// or die "session $name: no answer from the check:\n$answer";
 		my ($state, $w, $fold) = ($1, $2 eq 'null' ? undef : $2, $3 eq 'true');
