@@ -19,7 +19,8 @@
 # one of PG_CONFIG, or one built by server.sh from PG_SOURCE.
 #
 # From the environment: KINDS (as the arguments), TESTS (names or patterns of
-# tests, of all kinds, to run alone), PG_CONFIG, PGTEST_USER (whom root becomes:
+# tests, of all kinds, to run alone), PG_CONFIG, OTHER_PG_CONFIG (an older major,
+# to come from: 180_majors.pl), PGTEST_USER (whom root becomes:
 # postgres), WERROR= (to let warnings pass), KEEP=1 (keep the work folder),
 # TEMP_CONFIG (a file with settings for all servers), DR_TEST_DATA (a folder with
 # real data), DR_SEED, DR_SEEDS, PG_TEST_TIMEOUT_DEFAULT.  Logs and diffs go to test-output/KIND/.
@@ -187,10 +188,21 @@ kind_tap() {
   for f in "${picked[@]}"; do
     case ${f##*/} in crash_*|race_*) waiting+=("$f") ;; *) ordinary+=("$f") ;; esac
   done
+  other_major || return 1
   [ ${#ordinary[@]} = 0 ] || prove_with "$plain" "${ordinary[@]}" || rc=1
   [ ${#waiting[@]} = 0 ] || prove_with "$waitpoints" "${waiting[@]}" || rc=1
   no_crash "$here"/log/* || rc=1
   return "$rc"
+}
+
+# An installation of another major, for tests of a move between two: built from
+# the same sources, at $DR_OTHER_BINDIR.  In a subshell, for all paths are others.
+other_major() {
+  [ -n "${OTHER_PG_CONFIG:-}" ] || return 0
+  (PG_CONFIG=$OTHER_PG_CONFIG; use_postgres; build other; use_installation other
+   say "$inst$bindir" > "$work/other_bindir") || return 1
+  DR_OTHER_BINDIR=$(cat "$work/other_bindir")
+  export DR_OTHER_BINDIR
 }
 
 # prove_with INSTALLATION FILE...
