@@ -26,7 +26,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -48,6 +47,7 @@
 #include "objects.h"
 #include "query.h"
 #include "shadow.h"
+#include "stop.h"
 #include "watermark.h"
 
 /* One rollup on its way through a refresh. */
@@ -324,8 +324,10 @@ seed(Refresh *refresh)
 	DrWindow	window = window_of(refresh);
 
 	/* The statement finds the rows by their place: nobody may move one.
-	 * Readers and foreign keys are not kept waiting. */
-	LockRelationOid(refresh->table, ShareRowExclusiveLock);
+	 * Readers and foreign keys are not kept waiting.  By tries: a concurrent
+	 * build of an index of the table waits for our snapshot to go, and where
+	 * both wait the server would end the build, which is dearer. */
+	dr_stop_users(refresh->table, ShareRowExclusiveLock);
 	if (!refresh->build &&
 		SPI_execute(dr_query_forget_marks(refresh->rollup, taken_marks(refresh)),
 					false, 0) != SPI_OK_DELETE)

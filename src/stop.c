@@ -93,13 +93,14 @@ try_all(List *relations, LOCKMODE mode)
 	return InvalidOid;
 }
 
+/* (A lock_timeout that dr_patience_limit has set may be a little shorter.) */
 static void
 complain_of_holders(Oid relation, LOCKMODE mode)
 {
 	LOCKTAG		tag;
 	char	   *pids;
 	const char *limit = LockTimeout > 0 &&
-		(dr_guc_writer_timeout == 0 || LockTimeout < dr_guc_writer_timeout) ?
+		(dr_guc_writer_timeout == 0 || LockTimeout + SLICE < dr_guc_writer_timeout) ?
 		"lock_timeout" : "dailyrollup.writer_timeout";
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
