@@ -17,6 +17,7 @@
 #	DR_RACES=all    each race over both sources, and with each fold method, not
 #	                in turn
 #	DR_RACE=7       that one alone
+#	DR_RACE_AT=name operations and waitpoints with such a name alone, likewise all
 #
 # Fails when writers are not waited for, or not asked for on leaves, when a
 # prepared transaction is left out (writes_nothing in locks.c), when the threshold
@@ -360,21 +361,17 @@ sub race
 	return;
 }
 
-my $all = ($ENV{DR_RACES} // '') eq 'all';
+my $all = ($ENV{DR_RACES} // '') eq 'all' || defined $ENV{DR_RACE_AT};
 my $number = 0;
-for my $name (sort keys %DrRaces::OPERATIONS)
+for my $place (DrRaces::places())
 {
-	my (undef, undef, @waitpoints) = @{ $DrRaces::OPERATIONS{$name} };
-	for my $waitpoint (@waitpoints)
+	for my $source ('plain', 'parted')
 	{
-		for my $source ('plain', 'parted')
+		for my $method ('auto', 'statement')
 		{
-			for my $method ('auto', 'statement')
-			{
-				$number++;
-				next if defined $ENV{DR_RACE} ? $ENV{DR_RACE} != $number : !$all && $number % 4 != int($number / 4) % 4;
-				race($number, $name, $waitpoint, $source, $method);
-			}
+			$number++;
+			next if defined $ENV{DR_RACE} ? $ENV{DR_RACE} != $number : !$all && $number % 4 != int($number / 4) % 4;
+			race($number, @$place, $source, $method) if !defined $ENV{DR_RACE_AT} || "@$place" =~ /$ENV{DR_RACE_AT}/;
 		}
 	}
 }
