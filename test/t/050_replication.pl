@@ -111,7 +111,9 @@ is(states($here), $states, 'the rollups of the subscriber');
 # --- logical replication ----------------------------------------------------
 
 my $connstr = $publisher->connstr('postgres');
-$here->safe("CREATE SUBSCRIPTION feed CONNECTION \$\$$connstr\$\$ PUBLICATION everything WITH (two_phase = on);");
+# (In parallel, as 18 would: there the server's apply worker warns of each row that
+# fires an AFTER trigger of a partition, and stands still over so many warnings.)
+$here->safe("CREATE SUBSCRIPTION feed CONNECTION \$\$$connstr\$\$ PUBLICATION everything WITH (two_phase = on, streaming = off);");
 $subscriber->wait_for_subscription_sync($publisher, 'feed');
 $subscriber->poll_query_until('postgres', "SELECT subtwophasestate = 'e' FROM pg_subscription;");
 
