@@ -13,7 +13,7 @@
 # WAITPOINTS=1 (the tests' build, never installed for use), COVERAGE=1 (gcov),
 # SANITIZE=1 (UndefinedBehaviorSanitizer);
 # of the tests: KINDS, TESTS, PG_SOURCE, PGTEST_USER, DR_TEST_DATA, DR_SEED,
-# DR_SEEDS;
+# DR_SEEDS, DR_RACES, OTHER_PG_CONFIG;
 # of the benchmarks: BENCH, BENCH_ROWS, BENCH_DAYS, BENCH_ROUNDS.
 #
 # sql/ holds the install and upgrade scripts, whose names contain "--", and
