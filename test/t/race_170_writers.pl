@@ -282,12 +282,15 @@ sub exact
 sub go_on
 {
 	my ($what, $waitpoint) = @_;
+	my $until = time + $DrRaces::patience;
 
 	while (1)
 	{
 		my ($at) = $stage->rest;
 		return $at if $at eq 'idle' || ($waitpoint && $at eq 'gate');
 		my @open = grep { $_->{written} && !$_->{committed} } @cast;
+		# it may not have asked again, since the last one has ended
+		next if !@open && $at eq 'trying' && time < $until;
 		die "$what: the operation is $at, and nobody is in its way\n" if !@open;
 		commit($_) for @open;
 	}
