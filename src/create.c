@@ -33,6 +33,7 @@
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
+#include "debug.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -514,10 +515,12 @@ make_rollup(const DrRequest *request)
 	make_key_objects(rollup, def);
 	make_definition(rollup, def, request);
 	make_current(rollup, request);
+	DR_WAITPOINT("create-made");
 	dr_catalog_insert(rollup);
 	make_guard(rollup);
 	make_row_triggers(rollup);
 	SPI_finish();
+	DR_WAITPOINT("create-watched");
 
 	give_notices(rollup, def);
 	return rollup;

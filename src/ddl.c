@@ -33,6 +33,7 @@
 #include "commands/trigger.h"
 #include "commands/typecmds.h"
 #include "executor/spi.h"
+#include "debug.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
@@ -455,6 +456,7 @@ truncated(const DrRollup *rollup, Oid table)
 {
 	if (rollup->has_watermark || rollup->has_shadow_watermark || dr_catalog_folds(rollup))
 		dr_catalog_forget_content(rollup, psprintf("TRUNCATE of %s", dr_catalog_name(table)));
+	DR_WAITPOINT("truncated");
 }
 
 /* --------------------------------------------------------------------- SQL */

@@ -321,6 +321,7 @@ fold_gathered(DrPlans *plans, DrGather *gather)
 		decide(plans, gather);
 		update_known(plans, gather);
 	}
+	DR_WAITPOINT("fold-merged");
 	recompute(plans, gather);
 	return true;
 }
@@ -414,6 +415,7 @@ fold_rollup(Oid live)
 			continue;
 		fold_batch(batch);
 		dr_batch_end(batch);
+		DR_WAITPOINT("fold-done");
 	}
 	error_context_stack = context.previous;
 }
@@ -541,6 +543,7 @@ dr_fold_flush(DrRollup *rollup)
 	if (count > 0 &&
 		SPI_execute(dr_folding_flush(plans->def, plans->rollup), false, 0) < 0)
 		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(rollup->live));
+	DR_WAITPOINT("flush-recomputed");
 	tuplestore_end(keys);
 	dr_guard_end(guard);
 	dr_identity_leave_sql(&before);

@@ -29,6 +29,7 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "executor/tstoreReceiver.h"
+#include "debug.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
@@ -197,9 +198,11 @@ heal_by_parts(Heal *heal)
 
 	/* before anything is written: a trigger of the table may write late rows */
 	write_rows(heal, dr_query_forget_marks(heal->rollup, heal->dirties), 0, NULL, NULL);
+	DR_WAITPOINT("heal-marks-taken");
 	if (tuplestore_tuple_count(heal->waiting) > 0)
 		write_rows(heal, dr_query_recompute_waiting(def, heal->rollup, heal->table, "$1"),
 				   1, &time, &heal->boundary);
+	DR_WAITPOINT("heal-recomputed");
 	write_rows(heal, dr_query_merge_added(def, heal->rollup, heal->table, heal->deduplicate),
 			   0, NULL, NULL);
 	elog(DEBUG1, "dailyrollup: " INT64_FORMAT " late rows may be merged; " INT64_FORMAT " of "

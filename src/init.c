@@ -9,6 +9,7 @@
 #include "fmgr.h"
 
 #include "batch.h"
+#include "debug.h"
 #include "fold.h"
 #include "guard.h"
 #include "guc.h"
@@ -40,4 +41,5 @@ _PG_init(void)
 	dr_fold_init();
 	dr_launcher_init();
 	dr_hold_init();
+	DR_WAITPOINTS_INIT();
 }

@@ -33,6 +33,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
+#include "debug.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
@@ -352,6 +353,7 @@ dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char d
 	strcpy(null_flags + n, "   ");
 	if (SPI_execute_plan(plans->mark[whole], values, null_flags, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark a key of \"%s\"", dr_catalog_name(plans->live));
+	DR_WAITPOINT("marked");
 }
 
 /* Which rows' keys are marked, and why. */
@@ -387,6 +389,7 @@ mark_span(const DrRollup *rollup, const DrDefinition *def, Oid relation, const S
 							 GetLatestSnapshot(), InvalidSnapshot,
 							 false, true, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));
+	DR_WAITPOINT("span-marked");
 	rows = SPI_processed;
 	dr_identity_leave_sql(&before);
 	return rows;

@@ -20,6 +20,7 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
+#include "debug.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
@@ -324,6 +325,7 @@ dr_merge_fold(const DrRollup *rollup, const DrDefinition *def, Oid table,
 			keys = update_stored(def, rel, digest, digested.whole);
 		table_close(rel, NoLock);
 	}
+	DR_WAITPOINT("merge-updated");
 	append_rest(digest, &digested);
 	if (digested.nrows + digested.nagain > 0)
 	{

@@ -265,6 +265,7 @@ dr_promote(Oid live, bool ordered)
 	dr_identity_enter_sql(rollup->owner, &before);
 	dr_adopt_ensure_unique_index(rollup, def);
 	dr_identity_leave_sql(&before);
+	DR_WAITPOINT("promote-indexed");
 
 	if (ordered && dr_catalog_wanted(rollup) != DR_STATE_ON)
 	{
@@ -276,6 +277,7 @@ dr_promote(Oid live, bool ordered)
 	give_notices(rollup);
 	if (!dr_catalog_promote(rollup))
 		dr_catalog_complain_of_change(rollup);
+	DR_WAITPOINT("promote-recorded");
 	dr_shadow_remove(rollup->shadow);
 	dr_locks_unlimit_waits(waits);
 	DR_WAITPOINT_IN_COMMIT("promote-in-commit");

@@ -456,6 +456,7 @@ settle(Refresh *refresh)
 	DR_WAITPOINT("refresh-before-advance");
 	if (refresh->seed || refresh->boundary > refresh->watermark)
 		advance_watermark(refresh);
+	DR_WAITPOINT("refresh-advanced");
 
 	if (refresh->seed)
 	{

@@ -10,6 +10,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "debug.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -73,6 +74,7 @@ dr_remove(const DrRollup *rollup, bool drop_live, DropBehavior behavior)
 	if (!drop_live && OidIsValid(existing(rollup->live)))
 		LockRelationOid(rollup->live, AccessExclusiveLock);
 	dr_catalog_delete(rollup);
+	DR_WAITPOINT("remove-deleted");
 	add_object(objects, RelationRelationId, existing(rollup->current_view));
 	add_object(objects, RelationRelationId, existing(rollup->definition));
 	add_object(objects, RelationRelationId, existing(rollup->events));
@@ -87,6 +89,7 @@ dr_remove(const DrRollup *rollup, bool drop_live, DropBehavior behavior)
 	if (OidIsValid(key_relation))
 		add_object(objects, TypeRelationId, rollup->key_type);
 	performMultipleDeletions(objects, behavior, 0);
+	DR_WAITPOINT("removed");
 	free_object_addresses(objects);
 }
 

@@ -13,6 +13,7 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "debug.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -41,11 +42,13 @@ write_part(DrContent *content, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		dr_target_delete(target, &tid);
 	}
+	DR_WAITPOINT("replace-deleted");
 	while (dr_content_next_changed(content, &tid, values, nulls))
 	{
 		CHECK_FOR_INTERRUPTS();
 		dr_target_update(target, &tid, values, nulls);
 	}
+	DR_WAITPOINT("replace-updated");
 	while (dr_content_next_missing(content, values, nulls))
 	{
 		CHECK_FOR_INTERRUPTS();

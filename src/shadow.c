@@ -15,6 +15,7 @@
 #include "utils/lsyscache.h"
 
 #include "catalog_write.h"
+#include "debug.h"
 #include "identity.h"
 #include "objects.h"
 #include "stop.h"
@@ -53,6 +54,7 @@ dr_shadow_create(DrRollup *rollup, const DrDefinition *def)
 		dr_catalog_complain_of_change(rollup);
 	rollup->shadow = shadow;
 	rollup->has_shadow_watermark = false;
+	DR_WAITPOINT("shadow-created");
 }
 
 /* Drop the table, which the rollup's row no longer names. */
@@ -66,6 +68,7 @@ dr_shadow_remove(Oid shadow)
 	dr_stop_users(shadow, AccessExclusiveLock);
 	ObjectAddressSet(object, RelationRelationId, shadow);
 	performDeletion(&object, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
+	DR_WAITPOINT("shadow-removed");
 }
 
 /* Drop the shadow, if there is one. */

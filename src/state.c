@@ -105,6 +105,7 @@ dr_state_end_shadow(DrRollup *rollup)
 		dr_fold_flush(rollup);
 	dr_shadow_drop(rollup);
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_DAILY);
+	DR_WAITPOINT("shadow-ended");
 	if (!dr_catalog_change_state(rollup, DR_STATE_OFF))
 		dr_catalog_complain_of_change(rollup);
 	dr_locks_unlimit_waits(waits);
@@ -157,6 +158,7 @@ dr_state_leave_on(DrRollup *rollup, DrState to)
 	DR_WAITPOINT("leave-on-stopped");
 	waits = dr_locks_limit_waits();
 	catch_up(rollup);
+	DR_WAITPOINT("leave-on-caught-up");
 	dr_shadow_drop(rollup);
 	if (!dr_catalog_change_state(rollup, to))
 		dr_catalog_complain_of_change(rollup);
@@ -379,6 +381,7 @@ dailyrollup_alter(PG_FUNCTION_ARGS)
 		alter_time_zone(take(rollup->live), text_to_cstring(PG_GETARG_TEXT_PP(4)));
 	if (!PG_ARGISNULL(5))
 		alter_fold(take(rollup->live), PG_GETARG_BOOL(5));
+	DR_WAITPOINT("altered");
 	dr_locks_unlimit_waits(waits);
 	PG_RETURN_VOID();
 }
@@ -442,5 +445,6 @@ dailyrollup_reseed(PG_FUNCTION_ARGS)
 						dr_catalog_state_name(rollup->state)),
 				 errhint("rollup_recompute brings the table to its query's content there.")));
 	dr_catalog_ask_reseed(rollup, "rollup_reseed");
+	DR_WAITPOINT("reseed-asked");
 	PG_RETURN_VOID();
 }
