@@ -19,11 +19,29 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
+/* The zone of that name, or NULL.  That it could not be read for want of memory or
+ * of files says nothing of the name. */
+static pg_tz *
+find_zone(const char *name)
+{
+	pg_tz	   *zone;
+	int			reason;
+
+	errno = 0;
+	zone = pg_tzset(name);
+	reason = errno;
+	if (zone == NULL && (reason == ENOMEM || reason == EMFILE || reason == ENFILE))
+		ereport(ERROR,
+				(errcode(reason == ENOMEM ? ERRCODE_OUT_OF_MEMORY : ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not read time zone \"%s\": %m", name)));
+	return zone;
+}
+
 /* Does the server know a zone of that name?  It may have lost one that it knew. */
 bool
 dr_boundary_knows_zone(const char *name)
 {
-	pg_tz	   *zone = pg_tzset(name);
+	pg_tz	   *zone = find_zone(name);
 
 	return zone != NULL && pg_tz_acceptable(zone);
 }
@@ -35,7 +53,7 @@ dr_boundary_knows_zone(const char *name)
 pg_tz *
 dr_boundary_zone(const char *name)
 {
-	pg_tz	   *zone = pg_tzset(name);
+	pg_tz	   *zone = find_zone(name);
 
 	if (zone == NULL)
 		ereport(ERROR,

@@ -23,7 +23,9 @@
 # to come from: 180_majors.pl), PGTEST_USER (whom root becomes:
 # postgres), WERROR= (to let warnings pass), KEEP=1 (keep the work folder),
 # TEMP_CONFIG (a file with settings for all servers), DR_TEST_DATA (a folder with
-# real data), DR_SEED, DR_SEEDS, PG_TEST_TIMEOUT_DEFAULT.  Logs and diffs go to test-output/KIND/.
+# real data), DR_SEED, DR_SEEDS, DR_FAULTS=all (each operation killed, cancelled and
+# without memory or disk at each place: hours), PG_TEST_TIMEOUT_DEFAULT.  Logs and
+# diffs go to test-output/KIND/.
 set -euo pipefail
 shopt -s extglob
 # shellcheck source-path=SCRIPTDIR source=cluster.sh
@@ -214,6 +216,7 @@ prove_with() {
   # shellcheck disable=SC2086
   as_user env TESTDIR="$dir" TESTDATADIR="$dir/tmp_check" TESTLOGDIR="$dir/tmp_check/log" \
     PG_REGRESS="$pgxs/src/test/regress/pg_regress" top_builddir="$dir" \
+    DR_INCLUDES="$("$PG_CONFIG" --includedir-server)" \
     prove ${PROVE_FLAGS:-} -I "$pgxs/src/test/perl" -I "$work/test/t" -I "$work/test/t/lib" "$@" || rc=1
   mkdir -p log
   cp "$dir"/tmp_check/log/* log/ 2>/dev/null || true
