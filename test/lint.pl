@@ -283,7 +283,22 @@ sub check_expected {
   }
 }
 
+# Each place where a test can stop us is known to the test that kills there.
+sub check_waitpoints {
+  my $test = 'test/t/crash_065_steps.pl';
+  my %known;
+  $known{$_} = 1 for map { split } content($test) =~ /^my \@(?:places|elsewhere) = qw\((.*?)\);/msg;
+  my %there;
+  for my $file (grep { m{^src/.*\.c$} } @files) {
+    $there{$_} = $file for without_comments_c(content($file)) =~ /\bDR_WAITPOINT(?:_IN_COMMIT)?\("([\w-]+)"\)/g;
+  }
+  $there{'in-commit'} = 'src/debug.c';
+  for (sort keys %there) { error("$there{$_}: $test does not know the waitpoint $_") unless $known{$_} }
+  for (sort keys %known) { error("$test: there is no waitpoint $_ in src/") unless $there{$_} }
+}
+
 check_layers();
+check_waitpoints();
 check_version_tests();
 check_scripts();
 check_search_path();
