@@ -8,23 +8,39 @@
  * Memory is bounded as that of the server's hash aggregation.  Where a pass
  * needs more it is begun anew: its rows are written to files, each of which has
  * a part of the keys, by their hash; and each file is passed over for itself.
+ *
+ * Where many rows come, a parallel worker reads them, too, by the same snapshot,
+ * and each of the two looks at one half of the keys.  No key is looked at by
+ * both, so nothing is to be put together: the worker sends the row of each of
+ * its keys.
  */
 #include "digest.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "attempt.h"
+#include "definition.h"
 #include "intake.h"
+#include "parallel.h"
+#include "partner.h"
 
 #define MAX_LEVEL		4
 
 /* Kilobytes of a part that are kept in memory. */
 #define PART_MEMORY		32
+
+/* Which half of the keys is whose. */
+#define LEADERS_HALF	0
+#define PARTNERS_HALF	1
+
+PGDLLEXPORT void dailyrollup_partner(dsm_segment *segment, shm_toc *toc);
 
 /* Where a pass takes its rows from: a scan, or a part of another pass. */
 typedef struct Rows
@@ -41,16 +57,34 @@ typedef struct Pass
 	Tuplestorestate *parts[DR_INTAKE_PARTS];
 } Pass;
 
+/* What a partner is told of the query. */
+typedef struct Details
+{
+	Oid			source;
+	Oid			events;
+	Oid			definition;
+	bool		deduplicate;
+} Details;
+
 struct DrDigest
 {
 	DestReceiver receiver;
 	const DrDefinition *def;
+	bool		deduplicate;
 	DrIntake   *intake;
 	MemoryContext context;
 	Snapshot	snapshot;		/* the scan's */
+	bool		shared;			/* the snapshot: all scans are by it */
 	TupleDesc	row_desc;		/* what is returned */
 	TupleDesc	key_desc;
 	bool		failed;			/* what it had is gone with a subtransaction */
+
+	const Rows *rows;			/* all of the source */
+	DrKeyTable *table;			/* that rows of the source go into; or NULL */
+	Oid			definition;		/* InvalidOid: no partner is called (any more) */
+	uint64		nread;			/* rows, until one is called */
+	DrPartner  *partner;
+	ErrorContextCallback *errors;	/* beyond the scan */
 };
 
 /* ------------------------------------------------------------- preparation */
@@ -72,6 +106,7 @@ dr_digest_prepare(const DrDefinition *def, bool deduplicate)
 	{
 		digest = palloc0(sizeof(DrDigest));
 		digest->def = def;
+		digest->deduplicate = deduplicate;
 		digest->intake = intake;
 		digest->context = context;
 		digest->row_desc = dr_tally_row_desc(def);
@@ -107,6 +142,74 @@ dr_digest_key_desc(const DrDigest *digest)
 	return digest->key_desc;
 }
 
+/* ------------------------------------------------------------- a partner */
+
+/* Leave half of the keys to the partner, and forget what was counted of them. */
+static void
+halve(DrDigest *digest)
+{
+	Size		size = dr_tally_state_size(dr_digest_tally(digest));
+	DrEntry    *entry = digest->table == NULL ? NULL : dr_keytable_first(digest->table);
+
+	/* (the rest of a batch counts for the keys of both) */
+	(void) dr_intake_finish(digest->intake);
+	dr_intake_halve(digest->intake, LEADERS_HALF);
+	for (; entry != NULL; entry = entry->next)
+	{
+		if (dr_intake_looks_at(digest->intake, entry))
+			continue;
+		memset(dr_keytable_state(entry), 0, size);
+		entry->again = false;
+		entry->counted = 0;
+	}
+}
+
+/* Call a partner, if one may be had, in the midst of a scan. */
+static void
+call_partner(DrDigest *digest)
+{
+	Details		details = {
+		.source = digest->def->source,
+		.events = digest->def->vars_of,
+		.definition = digest->definition,
+		.deduplicate = digest->deduplicate
+	};
+	DrTask		task = {
+		.details = &details,
+		.size = sizeof(Details),
+		.sql = digest->rows->sql,
+		.params = digest->rows->bounds
+	};
+	MemoryContext before = MemoryContextSwitchTo(digest->context);
+
+	digest->definition = InvalidOid;
+	if (dr_partner_is_allowed() && dr_parallel_is_safe(digest->def))
+		digest->partner = dr_partner_begin("dailyrollup_partner", &task, digest->errors);
+	MemoryContextSwitchTo(before);
+	if (digest->partner == NULL)
+		return;
+	elog(DEBUG1, "dailyrollup: a parallel worker takes half of the keys");
+	digest->shared = true;
+	halve(digest);
+}
+
+/* Not for fewer rows than are read while it starts, by the server's costs. */
+static bool
+is_partner_due(DrDigest *digest)
+{
+	if (!OidIsValid(digest->definition))
+		return false;
+	return digest->table == NULL || ++digest->nread * cpu_tuple_cost > parallel_setup_cost;
+}
+
+static void
+dismiss_partner(DrDigest *digest)
+{
+	if (digest->partner != NULL)
+		dr_partner_end(digest->partner);
+	digest->partner = NULL;
+}
+
 /* ------------------------------------------------------------------- passes */
 
 static bool
@@ -120,6 +223,8 @@ receive_slot(TupleTableSlot *slot, DestReceiver *self)
 		digest->snapshot = RegisterSnapshot(GetActiveSnapshot());
 		dr_intake_by(digest->intake, digest->snapshot);
 	}
+	if (is_partner_due(digest))
+		call_partner(digest);
 	return dr_intake_take(digest->intake, slot);
 }
 
@@ -149,9 +254,15 @@ scan(DrDigest *digest, const Rows *rows)
 		.dest = &digest->receiver
 	};
 
-	forget_snapshot(digest);
+	if (digest->shared)
+		PushActiveSnapshot(digest->snapshot);
+	else
+		forget_snapshot(digest);
+	options.read_only = digest->shared;
 	if (SPI_execute_extended(rows->sql, &options) < 0)
 		elog(ERROR, "could not execute \"%s\"", rows->sql);
+	if (options.read_only)
+		PopActiveSnapshot();
 }
 
 static void
@@ -193,6 +304,7 @@ try_pass(DrDigest *digest, const Rows *rows, int level, bool split)
 		pass->table = dr_keytable_create(digest->context, dr_tally_state_size(dr_digest_tally(digest)));
 	MemoryContextSwitchTo(before);
 	dr_intake_aim(digest->intake, pass->table, pass->parts, level);
+	digest->table = pass->table;
 
 	if (rows->part != NULL)
 		read_part(digest, rows);
@@ -268,6 +380,89 @@ pass_over(DrDigest *digest, const Rows *rows, int level, DrKeyTable **whole,
 	return done;
 }
 
+/* Columns of what a partner sends: of a row, and whether its key is to be
+ * computed again. */
+static TupleDesc
+sent_desc(const DrDigest *digest)
+{
+	TupleDesc	desc = CreateTemplateTupleDesc(digest->row_desc->natts + 1);
+
+	for (int i = 1; i <= digest->row_desc->natts; i++)
+		TupleDescCopyEntry(desc, i, digest->row_desc, i);
+	TupleDescInitEntry(desc, desc->natts, "again", BOOLOID, -1, 0);
+	return desc;
+}
+
+/* A key's row that the partner has computed, or (again) its key. */
+static void
+take_row(DrDigest *digest, DrDigested *result, Datum *values, bool *nulls, bool again)
+{
+	const DrDefinition *def = digest->def;
+	Datum		keys[INDEX_MAX_KEYS];
+	bool		key_nulls[INDEX_MAX_KEYS];
+	DrEntry    *entry;
+
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		keys[i] = values[def->keys[i]];
+		key_nulls[i] = nulls[def->keys[i]];
+	}
+	if (result->whole != NULL && dr_intake_is_room(digest->intake, result->whole))
+	{
+		entry = dr_intake_enter_key(digest->intake, result->whole, keys, key_nulls);
+		entry->again = again;
+		entry->counted = 1;
+		if (!again)
+			dr_tally_merge(dr_digest_tally(digest), result->whole, entry, values, nulls);
+		dr_tally_forget(dr_digest_tally(digest));
+	}
+	else if (again)
+	{
+		tuplestore_putvalues(result->again, digest->key_desc, keys, key_nulls);
+		result->nagain++;
+	}
+	else
+	{
+		tuplestore_putvalues(result->rows, digest->row_desc, values, nulls);
+		result->nrows++;
+	}
+}
+
+/* Take what the partner has computed; false where it could not. */
+static bool
+take_from_partner(DrDigest *digest, DrDigested *result)
+{
+	TupleTableSlot *slot;
+	int			n = digest->row_desc->natts;
+	bool		done;
+
+	if (digest->partner == NULL)
+		return true;
+	slot = MakeSingleTupleTableSlot(sent_desc(digest), &TTSOpsMinimalTuple);
+	while (dr_partner_next(digest->partner, slot))
+	{
+		slot_getallattrs(slot);
+		take_row(digest, result, slot->tts_values, slot->tts_isnull,
+				 DatumGetBool(slot->tts_values[n]));
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	done = dr_partner_finish(digest->partner);
+	return done;
+}
+
+/* Pass over all rows of the source; false as above. */
+static bool
+pass_over_source(DrDigest *digest, DrDigested *result)
+{
+	bool		done;
+
+	digest->errors = error_context_stack;
+	done = pass_over(digest, digest->rows, 0, &result->whole, result) &&
+		take_from_partner(digest, result);
+	dismiss_partner(digest);
+	return done;
+}
+
 /* What was read of the source goes with the subtransaction that has read it. */
 static void
 leave_source(DrDigest *digest)
@@ -280,7 +475,6 @@ leave_source(DrDigest *digest)
 typedef struct Attempt
 {
 	DrDigest   *digest;
-	const Rows *rows;
 	DrDigested *result;
 	bool		done;
 } Attempt;
@@ -290,8 +484,7 @@ attempt_pass(void *arg)
 {
 	Attempt    *attempt = arg;
 
-	attempt->done = pass_over(attempt->digest, attempt->rows, 0, &attempt->result->whole,
-							  attempt->result);
+	attempt->done = pass_over_source(attempt->digest, attempt->result);
 	leave_source(attempt->digest);
 }
 
@@ -320,9 +513,9 @@ may_be_of_expression(const ErrorData *error)
  * and the statement tells whether it fails there, too.
  */
 static bool
-try_to_pass_over(DrDigest *digest, const Rows *rows, DrDigested *result)
+try_to_pass_over(DrDigest *digest, DrDigested *result)
 {
-	Attempt		attempt = {.digest = digest, .rows = rows, .result = result};
+	Attempt		attempt = {.digest = digest, .result = result};
 	ErrorData  *error = dr_attempt(attempt_pass, &attempt);
 
 	if (error == NULL)
@@ -332,6 +525,7 @@ try_to_pass_over(DrDigest *digest, const Rows *rows, DrDigested *result)
 	elog(DEBUG1, "dailyrollup: rows that may not count: %s", error->message);
 	FreeErrorData(error);
 	digest->failed = true;
+	digest->partner = NULL;
 	return false;
 }
 
@@ -373,17 +567,9 @@ dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
 	result->nrows++;
 }
 
-/*
- * Compute the query over the rows that the statement returns: where duplicates
- * are looked for, the place and the table of each, and the columns of its
- * event.  False, and nothing is returned, where a statement must compute it:
- * the rows of a few keys need more memory than there is, or an expression has
- * failed.
- */
-bool
-dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds, DrDigested *result)
+static void
+begin_result(DrDigest *digest, DrDigested *result)
 {
-	Rows		rows = {.sql = sql, .bounds = bounds};
 	DestReceiver receiver = {
 		.receiveSlot = receive_slot,
 		.rStartup = receiver_starts,
@@ -396,8 +582,27 @@ dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds, DrDigeste
 	memset(result, 0, sizeof(DrDigested));
 	result->rows = tuplestore_begin_heap(false, false, work_mem);
 	result->again = tuplestore_begin_heap(true, false, work_mem);
-	if (dr_digest_tally(digest)->may_fail ? try_to_pass_over(digest, &rows, result) :
-		pass_over(digest, &rows, 0, &result->whole, result))
+}
+
+/*
+ * Compute the query over the rows that the statement returns: where duplicates
+ * are looked for, the place and the table of each, and the columns of its
+ * event.  False, and nothing is returned, where a statement must compute it:
+ * the rows of a few keys need more memory than there is, or an expression has
+ * failed.  A parallel worker may have a part in it where "definition", the view
+ * that the definition was read from, is valid.
+ */
+bool
+dr_digest_run(DrDigest *digest, Oid definition, const char *sql, ParamListInfo bounds,
+			  DrDigested *result)
+{
+	Rows		rows = {.sql = sql, .bounds = bounds};
+
+	digest->rows = &rows;
+	digest->definition = definition;
+	begin_result(digest, result);
+	if (dr_digest_tally(digest)->may_fail ? try_to_pass_over(digest, result) :
+		pass_over_source(digest, result))
 		return true;
 	tuplestore_end(result->rows);
 	tuplestore_end(result->again);
@@ -413,4 +618,80 @@ dr_digest_end(DrDigest *digest)
 		dr_tally_end(dr_digest_tally(digest));
 	}
 	MemoryContextDelete(digest->context);
+}
+
+/* ------------------------------------------------------ in a parallel worker */
+
+/* Send what was appended: rows, or keys. */
+static void
+send_all(const DrDigest *digest, DestReceiver *dest, Tuplestorestate *store, bool again)
+{
+	TupleDesc	desc = again ? digest->key_desc : digest->row_desc;
+	TupleTableSlot *from = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	TupleTableSlot *to = MakeSingleTupleTableSlot(sent_desc(digest), &TTSOpsVirtual);
+	int			last = digest->row_desc->natts;
+
+	while (tuplestore_gettupleslot(store, true, false, from))
+	{
+		CHECK_FOR_INTERRUPTS();
+		slot_getallattrs(from);
+		ExecClearTuple(to);
+		memset(to->tts_isnull, true, last * sizeof(bool));
+		for (int i = 0; i < desc->natts; i++)
+		{
+			int			n = again ? digest->def->keys[i] : i;
+
+			to->tts_values[n] = from->tts_values[i];
+			to->tts_isnull[n] = from->tts_isnull[i];
+		}
+		to->tts_values[last] = BoolGetDatum(again);
+		to->tts_isnull[last] = false;
+		ExecStoreVirtualTuple(to);
+		if (!dest->receiveSlot(to, dest))
+			break;
+	}
+	ExecDropSingleTupleTableSlot(from);
+	ExecDropSingleTupleTableSlot(to);
+}
+
+/* The partner's half; false where a statement must compute it. */
+static bool
+compute_half(const DrOrder *order)
+{
+	const Details *details = order->task.details;
+	Rows		rows = {.sql = order->task.sql, .bounds = order->task.params};
+	DrDefinition *def = dr_definition_read(details->source, details->events, details->definition);
+	DrDigest   *digest = dr_digest_prepare(def, details->deduplicate);
+	DrDigested	result;
+
+	if (digest == NULL)
+		return false;
+	begin_result(digest, &result);
+	digest->snapshot = RegisterSnapshot(GetActiveSnapshot());
+	digest->shared = true;
+	dr_intake_by(digest->intake, digest->snapshot);
+	dr_intake_halve(digest->intake, PARTNERS_HALF);
+	if (!pass_over(digest, &rows, 0, &result.whole, &result))
+		return false;
+	if (result.whole != NULL)
+		append_all(digest, result.whole, &result);
+	send_all(digest, order->rows, result.rows, false);
+	send_all(digest, order->rows, result.again, true);
+	dr_digest_end(digest);
+	return true;
+}
+
+/* What a partner does. */
+void
+dailyrollup_partner(dsm_segment *segment, shm_toc *toc)
+{
+	DrOrder    *order = dr_partner_read_order(segment, toc);
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to SPI");
+	if (!compute_half(order))
+		dr_partner_give_up(order);
+	order->rows->rShutdown(order->rows);
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "could not disconnect from SPI");
 }

@@ -34,8 +34,8 @@ typedef struct DrDigested
 } DrDigested;
 
 extern DrDigest *dr_digest_prepare(const DrDefinition *def, bool deduplicate);
-extern bool dr_digest_run(DrDigest *digest, const char *sql, ParamListInfo bounds,
-						  DrDigested *result);
+extern bool dr_digest_run(DrDigest *digest, Oid definition, const char *sql,
+						  ParamListInfo bounds, DrDigested *result);
 extern void dr_digest_end(DrDigest *digest);
 extern DrIntake *dr_digest_intake(const DrDigest *digest);
 extern DrTally *dr_digest_tally(const DrDigest *digest);

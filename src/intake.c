@@ -22,6 +22,7 @@
 #include "intake.h"
 
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
@@ -70,6 +71,8 @@ struct DrIntake
 	DrRoom		room;
 	DrTallyRow *row;
 	DrTallyRow *earlier;
+
+	int			half;			/* of the keys, which alone is looked at; or all */
 
 	/* where rows go */
 	DrKeyTable *table;			/* NULL: into the parts */
@@ -130,6 +133,7 @@ dr_intake_make(const DrDefinition *def, bool deduplicate)
 	intake->first_event = deduplicate ? PLACE_COLUMNS : 0;
 	intake->desc = scan_desc(def, deduplicate);
 	intake->kinds = dr_pack_kinds(intake->desc);
+	intake->half = DR_INTAKE_ALL;
 	intake->key_kinds = dr_pack_kinds(dr_tally_key_desc(def));
 	if (deduplicate)
 		intake->rivals = dr_rivals_make(def, dr_tally_event_desc(def));
@@ -154,6 +158,13 @@ void
 dr_intake_by(DrIntake *intake, Snapshot snapshot)
 {
 	intake->snapshot = snapshot;
+}
+
+/* May the table take more? */
+bool
+dr_intake_is_room(const DrIntake *intake, const DrKeyTable *table)
+{
+	return dr_keytable_memory(table) <= intake->limit;
 }
 
 /* What was read of the source goes with whatever has read it. */
@@ -214,6 +225,21 @@ dr_intake_find(DrIntake *intake, DrKeyTable *table, int n, const Datum *keys,
 	end_batch(intake);
 }
 
+/* The entry of a key, a new one where there is none. */
+DrEntry *
+dr_intake_enter_key(DrIntake *intake, DrKeyTable *table, const Datum *values, const bool *nulls)
+{
+	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
+	DrEntry    *entry;
+	DrKey		key;
+
+	make_key(intake, values, nulls, &key);
+	entry = dr_keytable_enter(table, &key);
+	MemoryContextSwitchTo(before);
+	end_batch(intake);
+	return entry;
+}
+
 /* The entry of an event's key, a new one where there is none; NULL for a key
  * with a NULL. */
 DrEntry *
@@ -221,21 +247,16 @@ dr_intake_enter(DrIntake *intake, DrKeyTable *table, const Datum *event, const b
 {
 	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
 	DrTallyRow *row = intake->row;
-	DrEntry    *entry = NULL;
 	bool		has_null = false;
-	DrKey		key;
 
 	dr_tally_read_key(intake->tally, event, nulls, row);
+	MemoryContextSwitchTo(before);
 	for (int i = 0; i < intake->def->nkeys; i++)
 		has_null |= row->nulls[i];
 	if (!has_null)
-	{
-		make_key(intake, row->values, row->nulls, &key);
-		entry = dr_keytable_enter(table, &key);
-	}
-	MemoryContextSwitchTo(before);
+		return dr_intake_enter_key(intake, table, row->values, row->nulls);
 	end_batch(intake);
-	return entry;
+	return NULL;
 }
 
 /* Which of two rows of an event counts: the first (< 0), the other one, or are
@@ -309,31 +330,6 @@ add_row(DrIntake *intake, DrEntry *entry, Row *row)
 		dr_tally_add(intake->tally, table, entry, intake->row);
 }
 
-/* Find the keys of the batch.  A row that WHERE leaves out has none, but where
- * it is needed to tell duplicates. */
-static void
-find_keys(DrIntake *intake)
-{
-	int			kept = 0;
-
-	for (int i = 0; i < intake->nrows; i++)
-	{
-		Row			read = intake->rows[i];
-		Row		   *row = &intake->rows[kept];
-
-		if (intake->rivals == NULL &&
-			!dr_tally_counts(intake->tally, read.values, read.nulls, intake->row))
-			continue;
-		intake->rows[i] = *row;
-		*row = read;
-		kept++;
-		dr_tally_read_key(intake->tally, row->values + intake->first_event,
-						  row->nulls + intake->first_event, intake->row);
-		make_key(intake, intake->row->values, intake->row->nulls, &row->key);
-	}
-	intake->nrows = kept;
-}
-
 /* Write each row to the part of its key. */
 static void
 split_batch(DrIntake *intake)
@@ -382,7 +378,6 @@ add_batch(DrIntake *intake)
 {
 	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
 
-	find_keys(intake);
 	if (intake->table == NULL)
 		split_batch(intake);
 	else
@@ -392,20 +387,48 @@ add_batch(DrIntake *intake)
 		{
 			add_row(intake, entry_of(intake, &intake->rows[i]), &intake->rows[i]);
 			dr_tally_relieve(intake->tally);
-			intake->overflows = dr_keytable_memory(intake->table) > intake->limit;
+			intake->overflows = !dr_intake_is_room(intake, intake->table);
 		}
 	}
 	MemoryContextSwitchTo(before);
 	end_batch(intake);
 }
 
-/* A row of the scan, or of a part; false where memory does not suffice. */
-bool
-dr_intake_take(DrIntake *intake, TupleTableSlot *slot)
+/* Is the key looked at?  The bits of its hash that split rows, and those that
+ * tables find it by, say nothing of it. */
+static inline bool
+is_looked_at(const DrIntake *intake, const DrKey *key)
 {
-	Row		   *row = &intake->rows[intake->nrows++];
+	return intake->half == DR_INTAKE_ALL || (murmurhash32(key->hash) & 1) == intake->half;
+}
 
-	slot_getallattrs(slot);
+/* Does the row matter?  Its key is found, then.  A row that WHERE leaves out has
+ * none, but where it is needed to tell duplicates. */
+static bool
+find_key(DrIntake *intake, const TupleTableSlot *slot, DrKey *key)
+{
+	const Datum *event = slot->tts_values + intake->first_event;
+	const bool *nulls = slot->tts_isnull + intake->first_event;
+	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
+	Size		used = intake->room.used;
+	bool		matters = false;
+
+	if (intake->rivals != NULL || dr_tally_counts(intake->tally, event, nulls, intake->row))
+	{
+		dr_tally_read_key(intake->tally, event, nulls, intake->row);
+		make_key(intake, intake->row->values, intake->row->nulls, key);
+		matters = is_looked_at(intake, key);
+	}
+	if (!matters)
+		intake->room.used = used;
+	MemoryContextSwitchTo(before);
+	return matters;
+}
+
+/* Keep the row to the end of the batch. */
+static void
+copy_row(DrIntake *intake, const TupleTableSlot *slot, Row *row)
+{
 	for (int i = 0; i < intake->desc->natts; i++)
 	{
 		const DrKind *kind = &intake->kinds[i];
@@ -421,7 +444,23 @@ dr_intake_take(DrIntake *intake, TupleTableSlot *slot)
 			row->values[i] = PointerGetDatum(copy);
 		}
 	}
-	if (intake->nrows == BATCH_ROWS || intake->room.used > BATCH_ROOM / 2)
+}
+
+/* A row of the scan, or of a part; false where memory does not suffice. */
+bool
+dr_intake_take(DrIntake *intake, TupleTableSlot *slot)
+{
+	Row		   *row = &intake->rows[intake->nrows];
+
+	slot_getallattrs(slot);
+	if (find_key(intake, slot, &row->key))
+	{
+		copy_row(intake, slot, row);
+		intake->nrows++;
+	}
+	else
+		dr_tally_relieve(intake->tally);
+	if (intake->nrows == BATCH_ROWS || dr_room_is_full(&intake->room))
 		add_batch(intake);
 	return !intake->overflows;
 }
@@ -448,6 +487,20 @@ dr_intake_aim(DrIntake *intake, DrKeyTable *table, Tuplestorestate **parts, int 
 	intake->parts = parts;
 	intake->level = level;
 	intake->overflows = false;
+}
+
+/* From now on rows of that half of the keys alone (0 or 1) are looked at, of
+ * which each has about as many as the other; or of all. */
+void
+dr_intake_halve(DrIntake *intake, int half)
+{
+	intake->half = half;
+}
+
+bool
+dr_intake_looks_at(const DrIntake *intake, const DrEntry *entry)
+{
+	return is_looked_at(intake, &entry->key);
 }
 
 /* The values of an entry's key; they point into the entry. */

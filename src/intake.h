@@ -20,19 +20,26 @@
 #define DR_INTAKE_PART_BITS		5
 #define DR_INTAKE_PARTS			(1 << DR_INTAKE_PART_BITS)
 
+#define DR_INTAKE_ALL			(-1)
+
 typedef struct DrIntake DrIntake;
 
 extern DrIntake *dr_intake_make(const DrDefinition *def, bool deduplicate);
 extern DrTally *dr_intake_tally(const DrIntake *intake);
 extern TupleDesc dr_intake_desc(const DrIntake *intake);
+extern bool dr_intake_is_room(const DrIntake *intake, const DrKeyTable *table);
 extern void dr_intake_by(DrIntake *intake, Snapshot snapshot);
 extern void dr_intake_aim(DrIntake *intake, DrKeyTable *table, Tuplestorestate **parts, int level);
+extern void dr_intake_halve(DrIntake *intake, int half);
+extern bool dr_intake_looks_at(const DrIntake *intake, const DrEntry *entry);
 extern bool dr_intake_take(DrIntake *intake, TupleTableSlot *slot);
 extern bool dr_intake_finish(DrIntake *intake);
 extern void dr_intake_leave_source(DrIntake *intake);
 
 extern void dr_intake_find(DrIntake *intake, DrKeyTable *table, int n, const Datum *keys,
 						   const bool *nulls, DrEntry **entries);
+extern DrEntry *dr_intake_enter_key(DrIntake *intake, DrKeyTable *table, const Datum *values,
+									const bool *nulls);
 extern DrEntry *dr_intake_enter(DrIntake *intake, DrKeyTable *table, const Datum *event,
 								const bool *nulls);
 extern int	dr_intake_compare(DrIntake *intake, Datum *a, bool *a_nulls, const Datum *b,

@@ -246,7 +246,8 @@ update_stored(const DrDefinition *def, Relation rel, DrDigest *digest, DrKeyTabl
 
 /* The window in memory; NULL where that cannot be done. */
 static DrDigest *
-digest_window(const DrDefinition *def, const Bounds *bounds, DrDigested *digested)
+digest_window(const DrRollup *rollup, const DrDefinition *def, const Bounds *bounds,
+			  DrDigested *digested)
 {
 	bool		deduplicate = dr_phrase_duplicates_possible(def);
 	DrDigest   *digest;
@@ -255,7 +256,8 @@ digest_window(const DrDefinition *def, const Bounds *bounds, DrDigested *digeste
 		return NULL;
 	digest = dr_digest_prepare(def, deduplicate);
 	if (digest == NULL ||
-		dr_digest_run(digest, dr_query_window(def, bounds->lower, bounds->upper, deduplicate),
+		dr_digest_run(digest, rollup->definition,
+					  dr_query_window(def, bounds->lower, bounds->upper, deduplicate),
 					  params_of(bounds), digested))
 		return digest;
 	elog(DEBUG1, "dailyrollup: rows were read in vain; a statement computes them");
@@ -310,7 +312,7 @@ dr_merge_fold(const DrRollup *rollup, const DrDefinition *def, Oid table,
 {
 	Bounds		bounds = bounds_of(def, window);
 	DrDigested	digested;
-	DrDigest   *digest = digest_window(def, &bounds, &digested);
+	DrDigest   *digest = digest_window(rollup, def, &bounds, &digested);
 	uint64		keys = 0;
 
 	if (digest == NULL)
@@ -357,7 +359,7 @@ dr_merge_seed(const DrRollup *rollup, const DrDefinition *def, Oid table,
 {
 	Bounds		bounds = bounds_of(def, window);
 	DrDigested	digested;
-	DrDigest   *digest = digest_window(def, &bounds, &digested);
+	DrDigest   *digest = digest_window(rollup, def, &bounds, &digested);
 	char	   *content;
 	DrCompared	compared;
 	int			level = NewGUCNestLevel();

@@ -23,6 +23,14 @@ dr_room_allocate_beyond(DrRoom *room, Size size)
 	return MemoryContextAlloc(room->beyond, size);
 }
 
+/* Is it time to end the batch? */
+bool
+dr_room_is_full(const DrRoom *room)
+{
+	return room->used > room->size / 2 ||
+		MemoryContextMemAllocated(room->beyond, false) > room->size;
+}
+
 void
 dr_room_clear(DrRoom *room)
 {

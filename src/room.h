@@ -20,6 +20,7 @@ typedef struct DrRoom
 
 extern void dr_room_make(DrRoom *room, Size size);
 extern char *dr_room_allocate_beyond(DrRoom *room, Size size);
+extern bool dr_room_is_full(const DrRoom *room);
 extern void dr_room_clear(DrRoom *room);
 
 /* Aligned memory, not zeroed, to the end of the batch. */

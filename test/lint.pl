@@ -12,7 +12,7 @@ use FindBin;
 # lower layers only.
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
-  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns)],
+  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel)],
   [qw(catalog databases definition phrase patience tallyplan rival)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked)],
   [qw(query compare target content intake)],

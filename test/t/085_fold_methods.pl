@@ -1,5 +1,6 @@
 # The ways to compute and merge a day: in memory, in parts where memory does not
-# suffice, by statements; by one scan of the table or key by key.  Each gives the
+# suffice, together with a parallel worker, by statements; by one scan of the table or
+# key by key.  Each gives the
 # oracle's rows, with redeliveries, ties that either row wins, NULL keys, and
 # measures of every kind; and each is seen to be taken, by its DEBUG1 message.
 use strict;
@@ -103,6 +104,7 @@ sub refresh
 		parts => scalar $said =~ /keys of level 0 .* split/,
 		deep => scalar $said =~ /keys of level 1 .* split/,
 		statement => scalar $said =~ /a statement computes them/,
+		partner => scalar $said =~ /a parallel worker takes half/,
 		scan => scalar $said =~ /updated [1-9]\d* rows by one scan/);
 	is(!!$seen{$_}, !!$expected{$_}, "$name, $what: " . ($expected{$_} ? '' : 'not ') . $_) for sort keys %expected;
 	return;
@@ -116,6 +118,9 @@ my $measures = 'k, count(*) AS n, count(v) AS nv, sum(v) AS sv, sum(large) AS sl
 	coalesce(latest(v, ts) FILTER (WHERE NOT good), -1) AS bad, latest(v, ts) FILTER (WHERE NOT good) AS bad_bare, max(ts) FILTER (WHERE NOT good) AS bad_at,
 	latest(v, large) AS by_large, max(large) AS large';
 
+# (a worker is called after so many rows as cost that, or at once)
+my ($parallel, $later, $little) = ('SET parallel_setup_cost = 0', 'SET parallel_setup_cost = 20', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1");
+
 for my $partitioned (0, 1)
 {
 	my $name = $partitioned ? 'parts' : 'plain';
@@ -125,6 +130,11 @@ for my $partitioned (0, 1)
 	refresh($name, 'statement', "SET dailyrollup.fold_method = statement", scan => 0, parts => 0);
 	refresh($name, 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1, deep => 1, scan => 0, statement => 0);
 	refresh($name, 'less memory', "SET work_mem = '1MB'; SET hash_mem_multiplier = 1", parts => 1, deep => 0, statement => 0);
+	refresh($name, 'in parallel', "$later; SET work_mem = '64MB'", partner => 1, memory => 1, scan => 1, statement => 0);
+	refresh($name, 'in parallel, little memory', "$parallel; $little", partner => 1, parts => 1, deep => 1, statement => 0);
+	refresh($name, 'in parallel, less memory', "$later; SET work_mem = '768kB'; SET hash_mem_multiplier = 1", partner => 1, statement => 0);
+	refresh($name, 'few rows', "SET work_mem = '64MB'", partner => 0);
+	refresh($name, 'no worker allowed', "$parallel; SET max_parallel_workers_per_gather = 0", partner => 0);
 }
 
 make('filtered', 2000, 30000, "SELECT $measures", dedup => 'k,ts', where => 'WHERE v % 4 > 0');
@@ -135,10 +145,18 @@ make('every', 2000, 30000, "SELECT $measures");
 refresh('every', 'auto', "SET work_mem = '64MB'", memory => 1, scan => 1);
 refresh('every', 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1);
 
+for my $name (qw(filtered every))
+{
+	refresh($name, 'in parallel', $later, partner => 1, memory => 1, scan => 1, statement => 0);
+	refresh($name, 'in parallel, little memory', "$parallel; $little", partner => 1, parts => 1, statement => 0);
+}
+
 # few keys with many events each: no part is small enough
-make('hot', 2, 40000, 'SELECT k, count(*) AS n, max(ts) AS seen, latest(v, ts) AS v', dedup => 'k,ts');
+make('hot', 8, 40000, 'SELECT k, count(*) AS n, max(ts) AS seen, latest(v, ts) AS v', dedup => 'k,ts');
 refresh('hot', 'auto', "SET work_mem = '64MB'", memory => 1);
 refresh('hot', 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1, deep => 1, statement => 1);
+
+refresh('hot', 'in parallel, little memory', "$parallel; $little", partner => 1, parts => 1, deep => 1, statement => 1);
 
 # what cannot be computed in memory: events told by more than key and instant,
 # keys that are equal with different bytes
@@ -152,6 +170,7 @@ make('guarded', 300, 5000, 'SELECT 100 / v AS k, count(*) AS n, sum(100 / (v % 3
 refresh('guarded', 'hash', 'SET dailyrollup.fold_method = hash', memory => 1, scan => 1);
 make('told_by', 300, 5000, 'SELECT k, count(*) AS n, sum(100 / v) FILTER (WHERE v > 0) AS s, sum(100 / (v - 1)) FILTER (WHERE v > 1) AS t', dedup => 'k,ts');
 refresh('told_by', 'hash', 'SET dailyrollup.fold_method = hash', memory => 1, scan => 1);
+refresh($_, 'in parallel', $parallel, partner => 1, memory => 1) for qw(guarded told_by);
 make('told_where', 300, 5000, 'SELECT 100 / v AS k, count(*) AS n', dedup => 'v,ts', where => 'WHERE v > 0', by => 1);
 refresh('told_where', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0);
 
@@ -161,6 +180,7 @@ make('beaten', 300, 5000, 'SELECT k, count(*) AS n, sum(100 / v) AS s', dedup =>
 psql("UPDATE beaten SET v = 5 WHERE v = 0 OR id < 0; INSERT INTO beaten SELECT k, part, ts, 0, large, price, label, good, id + 3000000 FROM beaten WHERE v > 0 AND random() < 0.3");
 refresh('beaten', 'hash', 'SET dailyrollup.fold_method = hash', scan => 0, statement => 1);
 refresh('beaten', 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1, statement => 1);
+refresh('beaten', 'in parallel', $parallel, partner => 1, scan => 0, statement => 1);
 psql("SELECT rollup_alter('beaten_live', mode => 'off'); CALL rollup_run('beaten_live')");
 psql("INSERT INTO beaten SELECT k, part, ts, 0, large, price, label, good, id + 3000000 FROM beaten WHERE v > 0 LIMIT 10");
 is((psql("SELECT count(*) FROM rollup_verify('beaten_live')"))[0], 0, 'a row that fails and is beaten is folded on write');
@@ -170,6 +190,36 @@ psql("SELECT rollup_alter('beaten_live', mode => 'on'); CALL rollup_run('beaten_
 	like($err, qr/22012.*division by zero/, 'one that counts fails the refresh');
 	psql("SET dailyrollup.fold_method = hash; UPDATE beaten SET v = 1 WHERE k = 'zero'; SELECT rollup_refresh('beaten_live', '2026-01-03'); SELECT rollup_refresh('beaten_live', '2026-01-06');");
 	is((psql("SELECT count(*) FROM rollup_verify('beaten_live')"))[0], 0, 'and does no more when it is gone');
+}
+
+# a parallel worker: not for what the server would not let one do; what fails in
+# either half, fails; what is cancelled leaves none behind
+psql("CREATE FUNCTION own(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN \$1; END'");
+make('unsafe', 300, 5000, 'SELECT k, count(*) AS n, sum(own(v)) AS s');
+refresh('unsafe', 'in parallel', $parallel, partner => 0, memory => 1);
+psql('ALTER FUNCTION own PARALLEL SAFE');
+refresh('unsafe', 'in parallel, once its function is safe', $parallel, partner => 1, memory => 1);
+psql("UPDATE every SET v = 5 WHERE v = 0; DELETE FROM every WHERE k LIKE 'zero%'");
+$create{every} =~ s/sum\(v\) AS sv/sum(100 \/ v) AS sv/;
+refresh('every', 'in parallel, divided', $parallel, partner => 1);
+psql("SELECT rollup_drop('every_live', true); $create{every} SELECT rollup_refresh('every_live', '2026-01-02');");
+for my $i (1 .. 6)
+{
+	psql("INSERT INTO every SELECT 'zero $i', 0, '2026-01-02 10:00', 0, 1, 1, 'x', true, 1");
+	my ($code, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$parallel; SELECT rollup_refresh('every_live', '2026-01-03');");
+	like($err, qr/22012.*division by zero/, "in parallel: key $i fails the refresh, whosever it is");
+	psql("DELETE FROM every WHERE k = 'zero $i'");
+}
+psql("CREATE FUNCTION slow(v int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS 'BEGIN PERFORM pg_sleep(0.1); RETURN v; END'");
+make('slow', 300, 5000, 'SELECT k, count(*) AS n, sum(slow(v)) AS s');
+psql("SET client_min_messages = error; $create{slow}");
+{
+	my ($code, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$parallel; SET client_min_messages = debug1; SET statement_timeout = '2s'; SELECT rollup_refresh('slow_live', '2026-01-03');");
+	like($err, qr/a parallel worker takes half.*57014/s, 'in parallel: cancelled');
+	$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'parallel worker')") or BAIL_OUT('a worker is left');
+	is((psql("SELECT count(*) FROM slow_live"))[0], 0, 'nothing was done');
+	psql("CREATE OR REPLACE FUNCTION slow(v int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT v'; $parallel; SELECT rollup_refresh('slow_live', '2026-01-03');");
+	is((psql("SELECT differs('slow_live')"))[0], 0, 'exact after that');
 }
 
 # few keys of a large table are looked for one by one
