@@ -2,21 +2,18 @@
  * parallel.c
  *		May a parallel worker compute the defining query?
  *
- * By the rules of the server: what its functions are declared as, and what its
- * source is made of.
+ * By the rules of the server: what its functions are declared as.  (The source
+ * is neither temporary nor foreign.  A policy, which may call anything, applies
+ * to it for an owner of the rollup who is not the source's.)
  */
 #include "parallel.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
-#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 /* The functions that the query itself calls, aggregates among them. */
@@ -55,41 +52,10 @@ are_orders_safe(const DrDefinition *def)
 	return true;
 }
 
-/* A table of which each worker can read all. */
-static bool
-is_plain(Oid relation)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Form_pg_class form;
-	bool		plain;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	plain = (form->relkind == RELKIND_RELATION || form->relkind == RELKIND_PARTITIONED_TABLE) &&
-		form->relpersistence != RELPERSISTENCE_TEMP;
-	ReleaseSysCache(tuple);
-	return plain;
-}
-
-static bool
-is_source_safe(const DrDefinition *def)
-{
-	List	   *relations = def->partitioned ?
-		find_all_inheritors(def->source, NoLock, NULL) : list_make1_oid(def->source);
-	ListCell   *cell;
-
-	if (check_enable_rls(def->source, InvalidOid, true) == RLS_ENABLED)
-		return false;
-	foreach(cell, relations)
-		if (!is_plain(lfirst_oid(cell)))
-			return false;
-	return true;
-}
-
-/* The caller holds a lock on the source, and works as the rollup's owner. */
+/* The caller works as the rollup's owner. */
 bool
 dr_parallel_is_safe(const DrDefinition *def)
 {
-	return is_query_safe(def) && are_orders_safe(def) && is_source_safe(def);
+	return check_enable_rls(def->source, InvalidOid, true) != RLS_ENABLED &&
+		is_query_safe(def) && are_orders_safe(def);
 }
