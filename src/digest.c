@@ -72,6 +72,7 @@ struct DrDigest
 	const DrDefinition *def;
 	bool		deduplicate;
 	DrIntake   *intake;
+	DrTally    *tally;
 	MemoryContext context;
 	Snapshot	snapshot;		/* the scan's */
 	bool		shared;			/* the snapshot: all scans are by it */
@@ -109,8 +110,9 @@ dr_digest_prepare(const DrDefinition *def, bool deduplicate)
 		digest->deduplicate = deduplicate;
 		digest->intake = intake;
 		digest->context = context;
-		digest->row_desc = dr_tally_row_desc(def);
-		digest->key_desc = dr_tally_key_desc(def);
+		digest->tally = dr_intake_tally(intake);
+		digest->row_desc = dr_intake_row_desc(intake);
+		digest->key_desc = dr_intake_key_desc(intake);
 	}
 	MemoryContextSwitchTo(before);
 	if (intake == NULL)
@@ -124,31 +126,13 @@ dr_digest_intake(const DrDigest *digest)
 	return digest->intake;
 }
 
-DrTally *
-dr_digest_tally(const DrDigest *digest)
-{
-	return dr_intake_tally(digest->intake);
-}
-
-TupleDesc
-dr_digest_row_desc(const DrDigest *digest)
-{
-	return digest->row_desc;
-}
-
-TupleDesc
-dr_digest_key_desc(const DrDigest *digest)
-{
-	return digest->key_desc;
-}
-
 /* ------------------------------------------------------------- a partner */
 
 /* Leave half of the keys to the partner, and forget what was counted of them. */
 static void
 halve(DrDigest *digest)
 {
-	Size		size = dr_tally_state_size(dr_digest_tally(digest));
+	Size		size = dr_tally_state_size(digest->tally);
 	DrEntry    *entry = digest->table == NULL ? NULL : dr_keytable_first(digest->table);
 
 	/* (the rest of a batch counts for the keys of both) */
@@ -301,7 +285,7 @@ try_pass(DrDigest *digest, const Rows *rows, int level, bool split)
 		for (int i = 0; i < DR_INTAKE_PARTS; i++)
 			pass->parts[i] = tuplestore_begin_heap(true, false, PART_MEMORY);
 	else
-		pass->table = dr_keytable_create(digest->context, dr_tally_state_size(dr_digest_tally(digest)));
+		pass->table = dr_keytable_create(digest->context, dr_tally_state_size(digest->tally));
 	MemoryContextSwitchTo(before);
 	dr_intake_aim(digest->intake, pass->table, pass->parts, level);
 	digest->table = pass->table;
@@ -413,8 +397,8 @@ take_row(DrDigest *digest, DrDigested *result, Datum *values, bool *nulls, bool 
 		entry->again = again;
 		entry->counted = 1;
 		if (!again)
-			dr_tally_merge(dr_digest_tally(digest), result->whole, entry, values, nulls);
-		dr_tally_forget(dr_digest_tally(digest));
+			dr_tally_merge(digest->tally, result->whole, entry, values, nulls);
+		dr_tally_forget(digest->tally);
 	}
 	else if (again)
 	{
@@ -529,23 +513,6 @@ try_to_pass_over(DrDigest *digest, DrDigested *result)
 	return false;
 }
 
-/* The row of an entry, a value for each column of the query. */
-void
-dr_digest_read_row(const DrDigest *digest, const DrEntry *entry, Datum *values, bool *nulls)
-{
-	const DrDefinition *def = digest->def;
-	Datum		keys[INDEX_MAX_KEYS];
-	bool		key_nulls[INDEX_MAX_KEYS];
-
-	dr_intake_read_key(digest->intake, entry, keys, key_nulls);
-	for (int i = 0; i < def->nkeys; i++)
-	{
-		values[def->keys[i]] = keys[i];
-		nulls[def->keys[i]] = key_nulls[i];
-	}
-	dr_tally_result(dr_digest_tally(digest), entry, values, nulls);
-}
-
 /* A key's row, or the key, where it is to be computed again. */
 void
 dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
@@ -562,7 +529,7 @@ dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
 		result->nagain++;
 		return;
 	}
-	dr_digest_read_row(digest, entry, values, nulls);
+	dr_intake_read_row(digest->intake, entry, values, nulls);
 	tuplestore_putvalues(result->rows, digest->row_desc, values, nulls);
 	result->nrows++;
 }
@@ -601,7 +568,7 @@ dr_digest_run(DrDigest *digest, Oid definition, const char *sql, ParamListInfo b
 	digest->rows = &rows;
 	digest->definition = definition;
 	begin_result(digest, result);
-	if (dr_digest_tally(digest)->may_fail ? try_to_pass_over(digest, result) :
+	if (digest->tally->may_fail ? try_to_pass_over(digest, result) :
 		pass_over_source(digest, result))
 		return true;
 	tuplestore_end(result->rows);
@@ -614,8 +581,8 @@ dr_digest_end(DrDigest *digest)
 {
 	if (!digest->failed)
 	{
-		leave_source(digest);
-		dr_tally_end(dr_digest_tally(digest));
+		dr_intake_end(digest->intake);
+		forget_snapshot(digest);
 	}
 	MemoryContextDelete(digest->context);
 }

@@ -38,11 +38,6 @@ extern bool dr_digest_run(DrDigest *digest, Oid definition, const char *sql,
 						  ParamListInfo bounds, DrDigested *result);
 extern void dr_digest_end(DrDigest *digest);
 extern DrIntake *dr_digest_intake(const DrDigest *digest);
-extern DrTally *dr_digest_tally(const DrDigest *digest);
-extern TupleDesc dr_digest_row_desc(const DrDigest *digest);
-extern TupleDesc dr_digest_key_desc(const DrDigest *digest);
 extern void dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry);
-extern void dr_digest_read_row(const DrDigest *digest, const DrEntry *entry, Datum *values,
-							   bool *nulls);
 
 #endif							/* DR_DIGEST_H */

@@ -33,7 +33,7 @@
 #include "utils/sortsupport.h"
 #include "utils/typcache.h"
 
-#include "digest.h"
+#include "intake.h"
 #include "folding.h"
 #include "keytable.h"
 #include "phrase.h"
@@ -57,7 +57,7 @@ instant_of(const DrDefinition *def, Datum time)
 static void
 add_duplicate(DrGather *gather, DrGatherEvent *event, Datum *values, bool *nulls)
 {
-	int			order = dr_intake_compare(dr_digest_intake(gather->digest), values, nulls,
+	int			order = dr_intake_compare(gather->intake, values, nulls,
 										  event->values, event->nulls);
 
 	event->fresh++;
@@ -84,7 +84,7 @@ make_room(DrGather *gather)
 static bool
 add_row(DrGather *gather, Datum *values, bool *nulls)
 {
-	DrEntry    *entry = dr_intake_enter(dr_digest_intake(gather->digest), gather->table, values, nulls);
+	DrEntry    *entry = dr_intake_enter(gather->intake, gather->table, values, nulls);
 	DrEvent    *known;
 	DrFate	   *fate;
 	int64		instant;
@@ -127,7 +127,7 @@ add_single(DrGather *gather, Datum *values, bool *nulls)
 
 	if (!dr_tally_counts(gather->tally, values, nulls, gather->row))
 		return true;
-	entry = dr_intake_enter(dr_digest_intake(gather->digest), gather->table, values, nulls);
+	entry = dr_intake_enter(gather->intake, gather->table, values, nulls);
 	if (entry == NULL)
 		return false;
 	make_room(gather);
@@ -228,23 +228,23 @@ dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate
 				TupleDesc desc)
 {
 	bool		deduplicate = dr_phrase_duplicates_possible(def);
-	DrDigest   *digest = dr_folding_is_blind_at_ties(def) ? NULL :
-		dr_digest_prepare(def, deduplicate);
+	DrIntake   *intake = dr_folding_is_blind_at_ties(def) ? NULL :
+		dr_intake_make(def, deduplicate);
 	DrGather   *gather;
 
-	if (digest == NULL)
+	if (intake == NULL)
 		return NULL;
-	if (dr_digest_tally(digest)->may_fail)	/* for a row that an old one beats */
+	if (dr_intake_tally(intake)->may_fail)	/* for a row that an old one beats */
 	{
-		dr_digest_end(digest);
+		dr_intake_end(intake);
 		return NULL;
 	}
 	gather = palloc0(sizeof(DrGather));
 	gather->def = def;
 	gather->context = CurrentMemoryContext;
 	gather->deduplicate = deduplicate;
-	gather->digest = digest;
-	gather->tally = dr_digest_tally(digest);
+	gather->intake = intake;
+	gather->tally = dr_intake_tally(intake);
 	gather->row = dr_tally_make_row(gather->tally);
 	gather->fate_offset = MAXALIGN(dr_tally_state_size(gather->tally));
 	gather->table = dr_keytable_create(CurrentMemoryContext,
@@ -263,7 +263,7 @@ void
 dr_gather_end(DrGather *gather)
 {
 	dr_keytable_destroy(gather->table);
-	dr_digest_end(gather->digest);
+	dr_intake_end(gather->intake);
 }
 
 /* ------------------------------------------------------------------- order */
@@ -325,7 +325,7 @@ dr_gather_sort(DrGather *gather)
 	{
 		keys[i].entry = gather->entries[i];
 		keys[i].values = values + i * nkeys;
-		dr_intake_read_key(dr_digest_intake(gather->digest), keys[i].entry, keys[i].values, nulls);
+		dr_intake_read_key(gather->intake, keys[i].entry, keys[i].values, nulls);
 	}
 	make_order(gather->def, &order);
 	qsort_arg(keys, gather->nentries, sizeof(Ordered), compare_keys, &order);
@@ -354,7 +354,7 @@ void
 dr_gather_keep(DrGather *gather, DrEntry *entry, ItemPointer place, Datum *values, bool *nulls)
 {
 	MemoryContext before = MemoryContextSwitchTo(gather->context);
-	TupleDesc	desc = dr_digest_row_desc(gather->digest);
+	TupleDesc	desc = dr_intake_row_desc(gather->intake);
 	HeapTuple	copy = heap_form_tuple(desc, values, nulls);
 	DrFate	   *fate = dr_gather_fate(gather, entry);
 
@@ -379,14 +379,14 @@ dr_gather_keep(DrGather *gather, DrEntry *entry, ItemPointer place, Datum *value
 void
 dr_gather_key(const DrGather *gather, int i, Datum *values, bool *nulls)
 {
-	dr_intake_read_key(dr_digest_intake(gather->digest), gather->entries[i], values, nulls);
+	dr_intake_read_key(gather->intake, gather->entries[i], values, nulls);
 }
 
 /* What the batch gives for it. */
 void
 dr_gather_row(const DrGather *gather, int i, Datum *values, bool *nulls)
 {
-	dr_digest_read_row(gather->digest, gather->entries[i], values, nulls);
+	dr_intake_read_row(gather->intake, gather->entries[i], values, nulls);
 }
 
 /* Live did not have it, and has that row now. */
@@ -405,7 +405,7 @@ merge_now(DrGather *gather, DrEntry *entry, Datum *values, bool *nulls)
 
 	dr_tally_merge(gather->tally, gather->table, entry, values, nulls);
 	gather->stored += dr_keytable_memory(gather->table) - before;
-	dr_digest_read_row(gather->digest, entry, values, nulls);
+	dr_intake_read_row(gather->intake, entry, values, nulls);
 }
 
 /*

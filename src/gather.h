@@ -14,7 +14,7 @@
 #include "utils/tuplestore.h"
 
 #include "catalog.h"
-#include "digest.h"
+#include "intake.h"
 #include "keytable.h"
 #include "tally.h"
 
@@ -50,7 +50,7 @@ typedef struct DrGather
 {
 	const DrDefinition *def;
 	MemoryContext context;
-	DrDigest   *digest;
+	DrIntake   *intake;
 	DrTally    *tally;
 	DrTallyRow *row;
 	DrKeyTable *table;

@@ -60,6 +60,10 @@ struct DrIntake
 	DrRivals   *rivals;			/* NULL: no duplicates are looked for */
 	Snapshot	snapshot;		/* that earlier rows are read by */
 
+	/* what is returned */
+	TupleDesc	row_desc;
+	TupleDesc	key_desc;
+
 	/* what is read: places and events */
 	TupleDesc	desc;
 	int			first_event;
@@ -134,7 +138,9 @@ dr_intake_make(const DrDefinition *def, bool deduplicate)
 	intake->desc = scan_desc(def, deduplicate);
 	intake->kinds = dr_pack_kinds(intake->desc);
 	intake->half = DR_INTAKE_ALL;
-	intake->key_kinds = dr_pack_kinds(dr_tally_key_desc(def));
+	intake->row_desc = dr_tally_row_desc(def);
+	intake->key_desc = dr_tally_key_desc(def);
+	intake->key_kinds = dr_pack_kinds(intake->key_desc);
 	if (deduplicate)
 		intake->rivals = dr_rivals_make(def, dr_tally_event_desc(def));
 	make_rows(intake);
@@ -147,10 +153,23 @@ dr_intake_tally(const DrIntake *intake)
 	return intake->tally;
 }
 
+/* The columns of what is taken. */
 TupleDesc
 dr_intake_desc(const DrIntake *intake)
 {
 	return intake->desc;
+}
+
+TupleDesc
+dr_intake_row_desc(const DrIntake *intake)
+{
+	return intake->row_desc;
+}
+
+TupleDesc
+dr_intake_key_desc(const DrIntake *intake)
+{
+	return intake->key_desc;
 }
 
 /* By which snapshot the rows are read that come from now on. */
@@ -508,4 +527,29 @@ void
 dr_intake_read_key(const DrIntake *intake, const DrEntry *entry, Datum *values, bool *nulls)
 {
 	dr_pack_read(entry->key.image, intake->key_kinds, intake->def->nkeys, values, nulls);
+}
+
+/* The row of an entry, a value for each column of the query. */
+void
+dr_intake_read_row(const DrIntake *intake, const DrEntry *entry, Datum *values, bool *nulls)
+{
+	const DrDefinition *def = intake->def;
+	Datum		keys[INDEX_MAX_KEYS];
+	bool		key_nulls[INDEX_MAX_KEYS];
+
+	dr_intake_read_key(intake, entry, keys, key_nulls);
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		values[def->keys[i]] = keys[i];
+		nulls[def->keys[i]] = key_nulls[i];
+	}
+	dr_tally_result(intake->tally, entry, values, nulls);
+}
+
+/* Its memory is that of the caller. */
+void
+dr_intake_end(DrIntake *intake)
+{
+	dr_intake_leave_source(intake);
+	dr_tally_end(intake->tally);
 }

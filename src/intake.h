@@ -27,6 +27,8 @@ typedef struct DrIntake DrIntake;
 extern DrIntake *dr_intake_make(const DrDefinition *def, bool deduplicate);
 extern DrTally *dr_intake_tally(const DrIntake *intake);
 extern TupleDesc dr_intake_desc(const DrIntake *intake);
+extern TupleDesc dr_intake_row_desc(const DrIntake *intake);
+extern TupleDesc dr_intake_key_desc(const DrIntake *intake);
 extern bool dr_intake_is_room(const DrIntake *intake, const DrKeyTable *table);
 extern void dr_intake_by(DrIntake *intake, Snapshot snapshot);
 extern void dr_intake_aim(DrIntake *intake, DrKeyTable *table, Tuplestorestate **parts, int level);
@@ -46,5 +48,8 @@ extern int	dr_intake_compare(DrIntake *intake, Datum *a, bool *a_nulls, const Da
 							  const bool *b_nulls);
 extern void dr_intake_read_key(const DrIntake *intake, const DrEntry *entry, Datum *values,
 							   bool *nulls);
+extern void dr_intake_read_row(const DrIntake *intake, const DrEntry *entry, Datum *values,
+							   bool *nulls);
+extern void dr_intake_end(DrIntake *intake);
 
 #endif							/* DR_INTAKE_H */

@@ -230,7 +230,7 @@ update_stored(const DrDefinition *def, Relation rel, DrDigest *digest, DrKeyTabl
 			/* (of copies of a row, which there should not be, one is updated) */
 			if (entry == NULL || entry->again || entry->counted == 0 || entry->found)
 				continue;
-			update_row(&update.target, update.stored[i], dr_digest_tally(digest), table, entry);
+			update_row(&update.target, update.stored[i], dr_intake_tally(dr_digest_intake(digest)), table, entry);
 			updated++;
 		}
 	}
@@ -281,9 +281,9 @@ static char *
 content_of(const DrRollup *rollup, const DrDefinition *def, const Bounds *bounds,
 		   DrDigest *digest, const DrDigested *digested)
 {
-	dr_plans_register(DR_QUERY_DIGESTED, dr_digest_row_desc(digest),
+	dr_plans_register(DR_QUERY_DIGESTED, dr_intake_row_desc(dr_digest_intake(digest)),
 					  digested->rows, digested->nrows);
-	dr_plans_register(DR_QUERY_WAITING, dr_digest_key_desc(digest),
+	dr_plans_register(DR_QUERY_WAITING, dr_intake_key_desc(dr_digest_intake(digest)),
 					  digested->again, digested->nagain);
 	return dr_query_digested(def, rollup, bounds->lower, bounds->upper, digested->nagain > 0);
 }

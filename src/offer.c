@@ -12,7 +12,7 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 
-#include "digest.h"
+#include "intake.h"
 #include "folding.h"
 #include "keytable.h"
 #include "tally.h"
@@ -38,21 +38,21 @@ begin(DrOffered *result, TupleDesc desc)
 void
 dr_offer_describe_row(const DrGather *gather, DrOffered *result)
 {
-	begin(result, dr_digest_row_desc(gather->digest));
+	begin(result, dr_intake_row_desc(gather->intake));
 }
 
 /* k1 .. kn */
 void
 dr_offer_describe_key(const DrGather *gather, DrOffered *result)
 {
-	begin(result, dr_digest_key_desc(gather->digest));
+	begin(result, dr_intake_key_desc(gather->intake));
 }
 
 /* A number, k1 .. kn. */
 void
 dr_offer_describe_numbered_key(const DrGather *gather, DrOffered *result)
 {
-	TupleDesc	keys = dr_digest_key_desc(gather->digest);
+	TupleDesc	keys = dr_intake_key_desc(gather->intake);
 	TupleDesc	desc = CreateTemplateTupleDesc(keys->natts + 1);
 
 	describe(desc, 1, DR_FOLDING_NUMBER, INT4OID, -1, InvalidOid);
@@ -82,7 +82,7 @@ dr_offer_describe_event(const DrGather *gather, DrOffered *result)
 void
 dr_offer_describe_merged(const DrGather *gather, DrOffered *result)
 {
-	TupleDesc	row = dr_digest_row_desc(gather->digest);
+	TupleDesc	row = dr_intake_row_desc(gather->intake);
 	TupleDesc	desc = CreateTemplateTupleDesc(row->natts + 1);
 
 	describe(desc, 1, DR_FOLDING_PLACE, TIDOID, -1, InvalidOid);
@@ -106,7 +106,7 @@ put_numbered_key(const DrGather *gather, const DrEntry *entry, DrOffered *result
 
 	values[0] = Int32GetDatum(dr_gather_fate(gather, entry)->number);
 	nulls[0] = false;
-	dr_intake_read_key(dr_digest_intake(gather->digest), entry, values + 1, nulls + 1);
+	dr_intake_read_key(gather->intake, entry, values + 1, nulls + 1);
 	put(result, values, nulls);
 }
 
@@ -143,7 +143,7 @@ dr_offer_propose(DrGather *gather, DrOffered *result)
 	{
 		if (dr_gather_fate(gather, gather->entries[i])->proposed)
 			continue;
-		dr_digest_read_row(gather->digest, gather->entries[i], values, nulls);
+		dr_intake_read_row(gather->intake, gather->entries[i], values, nulls);
 		put(result, values, nulls);
 	}
 }
@@ -157,7 +157,7 @@ dr_offer_is_new(DrGather *gather, HeapTuple key, TupleDesc desc)
 	DrEntry    *entry;
 
 	heap_deform_tuple(key, desc, values, nulls);
-	dr_intake_find(dr_digest_intake(gather->digest), gather->table, 1, values, nulls, &entry);
+	dr_intake_find(gather->intake, gather->table, 1, values, nulls, &entry);
 	if (entry != NULL)			/* a trigger may have changed the key */
 		dr_gather_fate(gather, entry)->is_new = true;
 }
@@ -175,7 +175,7 @@ entry_of_row(DrGather *gather, const Datum *values, const bool *nulls)
 		key[i] = values[def->keys[i]];
 		key_nulls[i] = nulls[def->keys[i]];
 	}
-	dr_intake_find(dr_digest_intake(gather->digest), gather->table, 1, key, key_nulls, &entry);
+	dr_intake_find(gather->intake, gather->table, 1, key, key_nulls, &entry);
 	return entry;
 }
 
@@ -183,7 +183,7 @@ entry_of_row(DrGather *gather, const Datum *values, const bool *nulls)
 static void
 check_types(const DrGather *gather, TupleDesc desc)
 {
-	TupleDesc	expected = dr_digest_row_desc(gather->digest);
+	TupleDesc	expected = dr_intake_row_desc(gather->intake);
 	bool		same = desc->natts == expected->natts;
 
 	for (int i = 0; same && i < desc->natts; i++)
@@ -255,7 +255,7 @@ dr_offer_found(DrGather *gather, HeapTuple row, TupleDesc desc)
 
 	heap_deform_tuple(row, desc, values, nulls);
 	event = &gather->events[DatumGetInt32(values[0])];
-	order = dr_intake_compare(dr_digest_intake(gather->digest), values + 1, nulls + 1,
+	order = dr_intake_compare(gather->intake, values + 1, nulls + 1,
 							  event->values, event->nulls);
 	event->stored++;
 	if (order == 0)
@@ -281,7 +281,7 @@ dr_offer_merge(DrGather *gather, DrOffered *result)
 		dr_tally_merge(gather->tally, gather->table, entry, fate->stored, fate->stored_nulls);
 		values[0] = PointerGetDatum(&fate->place);
 		nulls[0] = false;
-		dr_digest_read_row(gather->digest, entry, values + 1, nulls + 1);
+		dr_intake_read_row(gather->intake, entry, values + 1, nulls + 1);
 		put(result, values, nulls);
 		dr_tally_forget(gather->tally);
 	}
@@ -298,7 +298,7 @@ dr_offer_again(DrGather *gather, DrOffered *result)
 	{
 		if (!gather->entries[i]->again)
 			continue;
-		dr_intake_read_key(dr_digest_intake(gather->digest), gather->entries[i], values, nulls);
+		dr_intake_read_key(gather->intake, gather->entries[i], values, nulls);
 		put(result, values, nulls);
 	}
 }
