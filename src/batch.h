@@ -2,7 +2,7 @@
  * batch.h
  *		What a transaction has written, kept until it is folded.
  *
- * Layer 6.
+ * Layer 7.
  */
 #ifndef DR_BATCH_H
 #define DR_BATCH_H

@@ -2,7 +2,7 @@
  * capture.h
  *		The row triggers of a source.
  *
- * Layer 8: SQL-callable functions only.
+ * Layer 9: SQL-callable functions only.
  */
 #ifndef DR_CAPTURE_H
 #define DR_CAPTURE_H

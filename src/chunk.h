@@ -2,7 +2,7 @@
  * chunk.h
  *		A seed in parts: where each of them ends.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_CHUNK_H
 #define DR_CHUNK_H

@@ -2,7 +2,7 @@
  * ddl.h
  *		What DDL of others does to a rollup.
  *
- * Layer 9: SQL-callable functions only.
+ * Layer 10: SQL-callable functions only.
  */
 #ifndef DR_DDL_H
 #define DR_DDL_H

@@ -3,11 +3,7 @@
  *		The defining query over a window of the source, by one pass in memory.
  *
  * The server scans the window; each row is added to its key's measures
- * (intake.c).
- *
- * Memory is bounded as that of the server's hash aggregation.  Where a pass
- * needs more it is begun anew: its rows are written to files, each of which has
- * a part of the keys, by their hash; and each file is passed over for itself.
+ * (intake.c), in as many passes as memory makes necessary (sweep.c).
  *
  * Where many rows come, a parallel worker reads them, too, by the same snapshot,
  * and each of the two looks at one half of the keys.  No key is looked at by
@@ -30,32 +26,13 @@
 #include "intake.h"
 #include "parallel.h"
 #include "partner.h"
-
-#define MAX_LEVEL		4
-
-/* Kilobytes of a part that are kept in memory. */
-#define PART_MEMORY		32
+#include "sweep.h"
 
 /* Which half of the keys is whose. */
 #define LEADERS_HALF	0
 #define PARTNERS_HALF	1
 
 PGDLLEXPORT void dailyrollup_partner(dsm_segment *segment, shm_toc *toc);
-
-/* Where a pass takes its rows from: a scan, or a part of another pass. */
-typedef struct Rows
-{
-	const char *sql;
-	ParamListInfo bounds;
-	Tuplestorestate *part;
-} Rows;
-
-typedef struct Pass
-{
-	int			level;			/* how often its rows were split before */
-	DrKeyTable *table;			/* NULL: rows are split */
-	Tuplestorestate *parts[DR_INTAKE_PARTS];
-} Pass;
 
 /* What a partner is told of the query. */
 typedef struct Details
@@ -72,21 +49,24 @@ struct DrDigest
 	const DrDefinition *def;
 	bool		deduplicate;
 	DrIntake   *intake;
-	DrTally    *tally;
 	MemoryContext context;
-	Snapshot	snapshot;		/* the scan's */
-	bool		shared;			/* the snapshot: all scans are by it */
-	TupleDesc	row_desc;		/* what is returned */
-	TupleDesc	key_desc;
+	DrSweep		sweep;
 	bool		failed;			/* what it had is gone with a subtransaction */
 
-	const Rows *rows;			/* all of the source */
-	DrKeyTable *table;			/* that rows of the source go into; or NULL */
-	Oid			definition;		/* InvalidOid: no partner is called (any more) */
+	/* the scan */
+	const char *sql;
+	ParamListInfo bounds;
+	Snapshot	snapshot;
+	bool		shared;			/* the snapshot: all scans are by it */
+
+	/* the partner */
+	Oid			definition;		/* InvalidOid: none is called (any more) */
 	uint64		nread;			/* rows, until one is called */
 	DrPartner  *partner;
 	ErrorContextCallback *errors;	/* beyond the scan */
 };
+
+static void scan(void *arg);
 
 /* ------------------------------------------------------------- preparation */
 
@@ -110,9 +90,10 @@ dr_digest_prepare(const DrDefinition *def, bool deduplicate)
 		digest->deduplicate = deduplicate;
 		digest->intake = intake;
 		digest->context = context;
-		digest->tally = dr_intake_tally(intake);
-		digest->row_desc = dr_intake_row_desc(intake);
-		digest->key_desc = dr_intake_key_desc(intake);
+		digest->sweep.intake = intake;
+		digest->sweep.context = context;
+		digest->sweep.scan = scan;
+		digest->sweep.arg = digest;
 	}
 	MemoryContextSwitchTo(before);
 	if (intake == NULL)
@@ -126,14 +107,15 @@ dr_digest_intake(const DrDigest *digest)
 	return digest->intake;
 }
 
-/* ------------------------------------------------------------- a partner */
+/* ---------------------------------------------------- a partner is called */
 
 /* Leave half of the keys to the partner, and forget what was counted of them. */
 static void
 halve(DrDigest *digest)
 {
-	Size		size = dr_tally_state_size(digest->tally);
-	DrEntry    *entry = digest->table == NULL ? NULL : dr_keytable_first(digest->table);
+	Size		size = dr_tally_state_size(dr_intake_tally(digest->intake));
+	DrKeyTable *table = digest->sweep.table;
+	DrEntry    *entry = table == NULL ? NULL : dr_keytable_first(table);
 
 	/* (the rest of a batch counts for the keys of both) */
 	(void) dr_intake_finish(digest->intake);
@@ -161,8 +143,8 @@ call_partner(DrDigest *digest)
 	DrTask		task = {
 		.details = &details,
 		.size = sizeof(Details),
-		.sql = digest->rows->sql,
-		.params = digest->rows->bounds
+		.sql = digest->sql,
+		.params = digest->bounds
 	};
 	MemoryContext before = MemoryContextSwitchTo(digest->context);
 
@@ -183,18 +165,11 @@ is_partner_due(DrDigest *digest)
 {
 	if (!OidIsValid(digest->definition))
 		return false;
-	return digest->table == NULL || ++digest->nread * cpu_tuple_cost > parallel_setup_cost;
+	return digest->sweep.table == NULL ||
+		++digest->nread * cpu_tuple_cost > parallel_setup_cost;
 }
 
-static void
-dismiss_partner(DrDigest *digest)
-{
-	if (digest->partner != NULL)
-		dr_partner_end(digest->partner);
-	digest->partner = NULL;
-}
-
-/* ------------------------------------------------------------------- passes */
+/* --------------------------------------------------------------------- scan */
 
 static bool
 receive_slot(TupleTableSlot *slot, DestReceiver *self)
@@ -230,160 +205,59 @@ forget_snapshot(DrDigest *digest)
 	digest->snapshot = NULL;
 }
 
+/* Read the source, once more perhaps. */
 static void
-scan(DrDigest *digest, const Rows *rows)
+scan(void *arg)
 {
+	DrDigest   *digest = arg;
+	DestReceiver receiver = {
+		.receiveSlot = receive_slot,
+		.rStartup = receiver_starts,
+		.rShutdown = receiver_ends,
+		.rDestroy = receiver_ends,
+		.mydest = DestNone
+	};
 	SPIExecuteOptions options = {
-		.params = rows->bounds,
+		.params = digest->bounds,
 		.dest = &digest->receiver
 	};
 
+	digest->receiver = receiver;
 	if (digest->shared)
 		PushActiveSnapshot(digest->snapshot);
 	else
 		forget_snapshot(digest);
 	options.read_only = digest->shared;
-	if (SPI_execute_extended(rows->sql, &options) < 0)
-		elog(ERROR, "could not execute \"%s\"", rows->sql);
+	if (SPI_execute_extended(digest->sql, &options) < 0)
+		elog(ERROR, "could not execute \"%s\"", digest->sql);
 	if (options.read_only)
 		PopActiveSnapshot();
 }
 
-static void
-read_part(DrDigest *digest, const Rows *rows)
-{
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(dr_intake_desc(digest->intake),
-													&TTSOpsMinimalTuple);
-
-	tuplestore_rescan(rows->part);
-	while (tuplestore_gettupleslot(rows->part, true, false, slot) &&
-		   dr_intake_take(digest->intake, slot))
-		CHECK_FOR_INTERRUPTS();
-	ExecDropSingleTupleTableSlot(slot);
-}
-
-static void
-forget_pass(Pass *pass)
-{
-	for (int i = 0; i < DR_INTAKE_PARTS; i++)
-		if (pass->parts[i] != NULL)
-			tuplestore_end(pass->parts[i]);
-	if (pass->table != NULL)
-		dr_keytable_destroy(pass->table);
-	pfree(pass);
-}
-
-/* One pass over the rows; NULL where memory does not suffice. */
-static Pass *
-try_pass(DrDigest *digest, const Rows *rows, int level, bool split)
-{
-	MemoryContext before = MemoryContextSwitchTo(digest->context);
-	Pass	   *pass = palloc0(sizeof(Pass));
-
-	pass->level = level;
-	if (split)
-		for (int i = 0; i < DR_INTAKE_PARTS; i++)
-			pass->parts[i] = tuplestore_begin_heap(true, false, PART_MEMORY);
-	else
-		pass->table = dr_keytable_create(digest->context, dr_tally_state_size(digest->tally));
-	MemoryContextSwitchTo(before);
-	dr_intake_aim(digest->intake, pass->table, pass->parts, level);
-	digest->table = pass->table;
-
-	if (rows->part != NULL)
-		read_part(digest, rows);
-	else
-		scan(digest, rows);
-	if (dr_intake_finish(digest->intake))
-		return pass;
-	forget_pass(pass);
-	return NULL;
-}
-
-static void
-append_all(DrDigest *digest, DrKeyTable *table, DrDigested *result)
-{
-	for (DrEntry *entry = dr_keytable_first(table); entry != NULL; entry = entry->next)
-		dr_digest_append(digest, result, entry);
-}
-
-static bool pass_over(DrDigest *digest, const Rows *rows, int level, DrKeyTable **whole,
-					  DrDigested *result);
-
-/* Append what comes of the parts of a split pass. */
-static bool
-pass_over_parts(DrDigest *digest, Pass *pass, DrDigested *result)
-{
-	for (int i = 0; i < DR_INTAKE_PARTS; i++)
-	{
-		Rows		part = {.part = pass->parts[i]};
-		DrKeyTable *table;
-
-		if (!pass_over(digest, &part, pass->level + 1, &table, result))
-			return false;
-		if (table != NULL)
-		{
-			append_all(digest, table, result);
-			dr_keytable_destroy(table);
-		}
-		tuplestore_end(pass->parts[i]);
-		pass->parts[i] = NULL;
-	}
-	return true;
-}
-
-/*
- * Pass over rows until all of them are counted.  The table is returned; or,
- * where not all keys fit into memory, NULL, and their rows are appended.
- * False where even a small part of the keys needs more memory than there is.
- */
-static bool
-pass_over(DrDigest *digest, const Rows *rows, int level, DrKeyTable **whole,
-		  DrDigested *result)
-{
-	Pass	   *pass = try_pass(digest, rows, level, false);
-	bool		done;
-
-	*whole = NULL;
-	if (pass != NULL)
-	{
-		*whole = pass->table;
-		pfree(pass);
-		return true;
-	}
-	if (level == MAX_LEVEL)
-	{
-		elog(DEBUG1, "dailyrollup: the rows of a key do not fit into memory");
-		return false;
-	}
-	elog(DEBUG1, "dailyrollup: keys of level %d do not fit into memory, and are split into %d parts",
-		 level, DR_INTAKE_PARTS);
-	pass = try_pass(digest, rows, level, true);
-	done = pass_over_parts(digest, pass, result);
-	forget_pass(pass);
-	return done;
-}
+/* -------------------------------------------------------- what it has done */
 
 /* Columns of what a partner sends: of a row, and whether its key is to be
  * computed again. */
 static TupleDesc
-sent_desc(const DrDigest *digest)
+sent_desc(const DrIntake *intake)
 {
-	TupleDesc	desc = CreateTemplateTupleDesc(digest->row_desc->natts + 1);
+	TupleDesc	row = dr_intake_row_desc(intake);
+	TupleDesc	desc = CreateTemplateTupleDesc(row->natts + 1);
 
-	for (int i = 1; i <= digest->row_desc->natts; i++)
-		TupleDescCopyEntry(desc, i, digest->row_desc, i);
+	for (int i = 1; i <= row->natts; i++)
+		TupleDescCopyEntry(desc, i, row, i);
 	TupleDescInitEntry(desc, desc->natts, "again", BOOLOID, -1, 0);
 	return desc;
 }
 
 /* A key's row that the partner has computed, or (again) its key. */
 static void
-take_row(DrDigest *digest, DrDigested *result, Datum *values, bool *nulls, bool again)
+take_row(DrIntake *intake, const DrDefinition *def, DrSwept *result, Datum *values, bool *nulls,
+		 bool again)
 {
-	const DrDefinition *def = digest->def;
 	Datum		keys[INDEX_MAX_KEYS];
 	bool		key_nulls[INDEX_MAX_KEYS];
+	DrTally    *tally = dr_intake_tally(intake);
 	DrEntry    *entry;
 
 	for (int i = 0; i < def->nkeys; i++)
@@ -391,59 +265,53 @@ take_row(DrDigest *digest, DrDigested *result, Datum *values, bool *nulls, bool 
 		keys[i] = values[def->keys[i]];
 		key_nulls[i] = nulls[def->keys[i]];
 	}
-	if (result->whole != NULL && dr_intake_is_room(digest->intake, result->whole))
+	if (result->whole != NULL && dr_intake_is_room(intake, result->whole))
 	{
-		entry = dr_intake_enter_key(digest->intake, result->whole, keys, key_nulls);
+		entry = dr_intake_enter_key(intake, result->whole, keys, key_nulls);
 		entry->again = again;
 		entry->counted = 1;
 		if (!again)
-			dr_tally_merge(digest->tally, result->whole, entry, values, nulls);
-		dr_tally_forget(digest->tally);
+			dr_tally_merge(tally, result->whole, entry, values, nulls);
+		dr_tally_forget(tally);
 	}
 	else if (again)
-	{
-		tuplestore_putvalues(result->again, digest->key_desc, keys, key_nulls);
-		result->nagain++;
-	}
+		dr_sweep_append_again(intake, result, keys, key_nulls);
 	else
-	{
-		tuplestore_putvalues(result->rows, digest->row_desc, values, nulls);
-		result->nrows++;
-	}
+		dr_sweep_append_row(intake, result, values, nulls);
 }
 
-/* Take what the partner has computed; false where it could not. */
+/* Take all that the partner has computed; false where it could not. */
 static bool
-take_from_partner(DrDigest *digest, DrDigested *result)
+take_rows(DrDigest *digest, DrSwept *result)
 {
-	TupleTableSlot *slot;
-	int			n = digest->row_desc->natts;
-	bool		done;
+	TupleDesc	desc = sent_desc(digest->intake);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
 
-	if (digest->partner == NULL)
-		return true;
-	slot = MakeSingleTupleTableSlot(sent_desc(digest), &TTSOpsMinimalTuple);
 	while (dr_partner_next(digest->partner, slot))
 	{
 		slot_getallattrs(slot);
-		take_row(digest, result, slot->tts_values, slot->tts_isnull,
-				 DatumGetBool(slot->tts_values[n]));
+		take_row(digest->intake, digest->def, result, slot->tts_values, slot->tts_isnull,
+				 DatumGetBool(slot->tts_values[desc->natts - 1]));
 	}
 	ExecDropSingleTupleTableSlot(slot);
-	done = dr_partner_finish(digest->partner);
-	return done;
+	return dr_partner_finish(digest->partner);
 }
 
-/* Pass over all rows of the source; false as above. */
+/* ------------------------------------------------------------------ all of it */
+
+/* Alone, or with a partner; false where a statement must compute it. */
 static bool
-pass_over_source(DrDigest *digest, DrDigested *result)
+compute(DrDigest *digest, DrSwept *result)
 {
 	bool		done;
 
 	digest->errors = error_context_stack;
-	done = pass_over(digest, digest->rows, 0, &result->whole, result) &&
-		take_from_partner(digest, result);
-	dismiss_partner(digest);
+	done = dr_sweep_run(&digest->sweep, result);
+	if (digest->partner == NULL)
+		return done;
+	done = done && take_rows(digest, result);
+	dr_partner_end(digest->partner);
+	digest->partner = NULL;
 	return done;
 }
 
@@ -455,20 +323,20 @@ leave_source(DrDigest *digest)
 	forget_snapshot(digest);
 }
 
-/* A pass over all rows, as an attempt. */
+/* The same, as an attempt. */
 typedef struct Attempt
 {
 	DrDigest   *digest;
-	DrDigested *result;
+	DrSwept *result;
 	bool		done;
 } Attempt;
 
 static void
-attempt_pass(void *arg)
+attempt_to_compute(void *arg)
 {
 	Attempt    *attempt = arg;
 
-	attempt->done = pass_over_source(attempt->digest, attempt->result);
+	attempt->done = compute(attempt->digest, attempt->result);
 	leave_source(attempt->digest);
 }
 
@@ -497,10 +365,10 @@ may_be_of_expression(const ErrorData *error)
  * and the statement tells whether it fails there, too.
  */
 static bool
-try_to_pass_over(DrDigest *digest, DrDigested *result)
+try_to_compute(DrDigest *digest, DrSwept *result)
 {
 	Attempt		attempt = {.digest = digest, .result = result};
-	ErrorData  *error = dr_attempt(attempt_pass, &attempt);
+	ErrorData  *error = dr_attempt(attempt_to_compute, &attempt);
 
 	if (error == NULL)
 		return attempt.done;
@@ -513,44 +381,6 @@ try_to_pass_over(DrDigest *digest, DrDigested *result)
 	return false;
 }
 
-/* A key's row, or the key, where it is to be computed again. */
-void
-dr_digest_append(DrDigest *digest, DrDigested *result, const DrEntry *entry)
-{
-	Datum		values[MaxTupleAttributeNumber];
-	bool		nulls[MaxTupleAttributeNumber];
-
-	if (!entry->again && entry->counted == 0)
-		return;
-	if (entry->again)
-	{
-		dr_intake_read_key(digest->intake, entry, values, nulls);
-		tuplestore_putvalues(result->again, digest->key_desc, values, nulls);
-		result->nagain++;
-		return;
-	}
-	dr_intake_read_row(digest->intake, entry, values, nulls);
-	tuplestore_putvalues(result->rows, digest->row_desc, values, nulls);
-	result->nrows++;
-}
-
-static void
-begin_result(DrDigest *digest, DrDigested *result)
-{
-	DestReceiver receiver = {
-		.receiveSlot = receive_slot,
-		.rStartup = receiver_starts,
-		.rShutdown = receiver_ends,
-		.rDestroy = receiver_ends,
-		.mydest = DestNone
-	};
-
-	digest->receiver = receiver;
-	memset(result, 0, sizeof(DrDigested));
-	result->rows = tuplestore_begin_heap(false, false, work_mem);
-	result->again = tuplestore_begin_heap(true, false, work_mem);
-}
-
 /*
  * Compute the query over the rows that the statement returns: where duplicates
  * are looked for, the place and the table of each, and the columns of its
@@ -561,18 +391,16 @@ begin_result(DrDigest *digest, DrDigested *result)
  */
 bool
 dr_digest_run(DrDigest *digest, Oid definition, const char *sql, ParamListInfo bounds,
-			  DrDigested *result)
+			  DrSwept *result)
 {
-	Rows		rows = {.sql = sql, .bounds = bounds};
-
-	digest->rows = &rows;
+	digest->sql = sql;
+	digest->bounds = bounds;
 	digest->definition = definition;
-	begin_result(digest, result);
-	if (digest->tally->may_fail ? try_to_pass_over(digest, result) :
-		pass_over_source(digest, result))
+	dr_sweep_begin(result);
+	if (dr_intake_tally(digest->intake)->may_fail ? try_to_compute(digest, result) :
+		compute(digest, result))
 		return true;
-	tuplestore_end(result->rows);
-	tuplestore_end(result->again);
+	dr_sweep_end(result);
 	return false;
 }
 
@@ -591,12 +419,13 @@ dr_digest_end(DrDigest *digest)
 
 /* Send what was appended: rows, or keys. */
 static void
-send_all(const DrDigest *digest, DestReceiver *dest, Tuplestorestate *store, bool again)
+send_all(const DrIntake *intake, const DrDefinition *def, DestReceiver *dest,
+		 Tuplestorestate *store, bool again)
 {
-	TupleDesc	desc = again ? digest->key_desc : digest->row_desc;
+	TupleDesc	desc = again ? dr_intake_key_desc(intake) : dr_intake_row_desc(intake);
 	TupleTableSlot *from = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
-	TupleTableSlot *to = MakeSingleTupleTableSlot(sent_desc(digest), &TTSOpsVirtual);
-	int			last = digest->row_desc->natts;
+	TupleTableSlot *to = MakeSingleTupleTableSlot(sent_desc(intake), &TTSOpsVirtual);
+	int			last = to->tts_tupleDescriptor->natts - 1;
 
 	while (tuplestore_gettupleslot(store, true, false, from))
 	{
@@ -606,7 +435,7 @@ send_all(const DrDigest *digest, DestReceiver *dest, Tuplestorestate *store, boo
 		memset(to->tts_isnull, true, last * sizeof(bool));
 		for (int i = 0; i < desc->natts; i++)
 		{
-			int			n = again ? digest->def->keys[i] : i;
+			int			n = again ? def->keys[i] : i;
 
 			to->tts_values[n] = from->tts_values[i];
 			to->tts_isnull[n] = from->tts_isnull[i];
@@ -626,26 +455,30 @@ static bool
 compute_half(const DrOrder *order)
 {
 	const Details *details = order->task.details;
-	Rows		rows = {.sql = order->task.sql, .bounds = order->task.params};
 	DrDefinition *def = dr_definition_read(details->source, details->events, details->definition);
 	DrDigest   *digest = dr_digest_prepare(def, details->deduplicate);
-	DrDigested	result;
+	DrSwept		result;
+	bool		done;
 
 	if (digest == NULL)
 		return false;
-	begin_result(digest, &result);
+	digest->sql = order->task.sql;
+	digest->bounds = order->task.params;
 	digest->snapshot = RegisterSnapshot(GetActiveSnapshot());
 	digest->shared = true;
 	dr_intake_by(digest->intake, digest->snapshot);
 	dr_intake_halve(digest->intake, PARTNERS_HALF);
-	if (!pass_over(digest, &rows, 0, &result.whole, &result))
-		return false;
-	if (result.whole != NULL)
-		append_all(digest, result.whole, &result);
-	send_all(digest, order->rows, result.rows, false);
-	send_all(digest, order->rows, result.again, true);
+	dr_sweep_begin(&result);
+	done = dr_sweep_run(&digest->sweep, &result);
+	if (done)
+	{
+		dr_sweep_append_all(digest->intake, &result);
+		send_all(digest->intake, def, order->rows, result.rows, false);
+		send_all(digest->intake, def, order->rows, result.again, true);
+	}
+	dr_sweep_end(&result);
 	dr_digest_end(digest);
-	return true;
+	return done;
 }
 
 /* What a partner does. */

@@ -2,7 +2,7 @@
  * drop.h
  *		What is dropped, and what becomes of a rollup then.
  *
- * Layer 9: SQL-callable functions only.
+ * Layer 10: SQL-callable functions only.
  */
 #ifndef DR_DROP_H
 #define DR_DROP_H

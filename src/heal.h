@@ -2,7 +2,7 @@
  * heal.h
  *		The late keys of a refresh.
  *
- * Layer 6.
+ * Layer 7.
  */
 #ifndef DR_HEAL_H
 #define DR_HEAL_H

@@ -2,7 +2,7 @@
  * launcher.h
  *		The launcher: starts a worker where a pass is due.
  *
- * Layer 11.
+ * Layer 12.
  */
 #ifndef DR_LAUNCHER_H
 #define DR_LAUNCHER_H

@@ -247,7 +247,7 @@ update_stored(const DrDefinition *def, Relation rel, DrDigest *digest, DrKeyTabl
 /* The window in memory; NULL where that cannot be done. */
 static DrDigest *
 digest_window(const DrRollup *rollup, const DrDefinition *def, const Bounds *bounds,
-			  DrDigested *digested)
+			  DrSwept *digested)
 {
 	bool		deduplicate = dr_phrase_duplicates_possible(def);
 	DrDigest   *digest;
@@ -267,19 +267,19 @@ digest_window(const DrRollup *rollup, const DrDefinition *def, const Bounds *bou
 
 /* Append the keys that are merged by a statement. */
 static void
-append_rest(DrDigest *digest, DrDigested *digested)
+append_rest(DrDigest *digest, DrSwept *digested)
 {
 	if (digested->whole == NULL)
 		return;
 	for (DrEntry *entry = dr_keytable_first(digested->whole); entry != NULL; entry = entry->next)
 		if (!entry->found)
-			dr_digest_append(digest, digested, entry);
+			dr_sweep_append(dr_digest_intake(digest), digested, entry);
 }
 
 /* What was computed, as a statement's source. */
 static char *
 content_of(const DrRollup *rollup, const DrDefinition *def, const Bounds *bounds,
-		   DrDigest *digest, const DrDigested *digested)
+		   DrDigest *digest, const DrSwept *digested)
 {
 	dr_plans_register(DR_QUERY_DIGESTED, dr_intake_row_desc(dr_digest_intake(digest)),
 					  digested->rows, digested->nrows);
@@ -297,10 +297,9 @@ forget_content(void)
 }
 
 static void
-end_digest(DrDigest *digest, DrDigested *digested)
+end_digest(DrDigest *digest, DrSwept *digested)
 {
-	tuplestore_end(digested->rows);
-	tuplestore_end(digested->again);
+	dr_sweep_end(digested);
 	dr_digest_end(digest);
 }
 
@@ -311,7 +310,7 @@ dr_merge_fold(const DrRollup *rollup, const DrDefinition *def, Oid table,
 			  const DrWindow *window)
 {
 	Bounds		bounds = bounds_of(def, window);
-	DrDigested	digested;
+	DrSwept	digested;
 	DrDigest   *digest = digest_window(rollup, def, &bounds, &digested);
 	uint64		keys = 0;
 
@@ -358,7 +357,7 @@ dr_merge_seed(const DrRollup *rollup, const DrDefinition *def, Oid table,
 			  const DrWindow *window)
 {
 	Bounds		bounds = bounds_of(def, window);
-	DrDigested	digested;
+	DrSwept	digested;
 	DrDigest   *digest = digest_window(rollup, def, &bounds, &digested);
 	char	   *content;
 	DrCompared	compared;

@@ -2,7 +2,7 @@
  * promote.h
  *		The shadow's content becomes live's.
  *
- * Layer 8.
+ * Layer 9.
  */
 #ifndef DR_PROMOTE_H
 #define DR_PROMOTE_H

@@ -2,7 +2,7 @@
  * remove.h
  *		A rollup's objects, removed again.
  *
- * Layer 6.
+ * Layer 7.
  */
 #ifndef DR_REMOVE_H
 #define DR_REMOVE_H

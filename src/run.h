@@ -2,7 +2,7 @@
  * run.h
  *		CALL rollup_run(), and what it would do.
  *
- * Layer 11: SQL-callable functions only.
+ * Layer 12: SQL-callable functions only.
  */
 #ifndef DR_RUN_H
 #define DR_RUN_H

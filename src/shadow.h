@@ -2,7 +2,7 @@
  * shadow.h
  *		The table <live>_daily.
  *
- * Layer 6.
+ * Layer 7.
  */
 #ifndef DR_SHADOW_H
 #define DR_SHADOW_H

@@ -2,7 +2,7 @@
  * state.h
  *		The changes of a rollup's state, and what its owner may order.
  *
- * Layer 9.
+ * Layer 10.
  */
 #ifndef DR_STATE_H
 #define DR_STATE_H

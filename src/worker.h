@@ -2,7 +2,7 @@
  * worker.h
  *		A worker: it makes the passes of one database.
  *
- * Layer 11: started by its name (launcher.c).
+ * Layer 12: started by its name (launcher.c).
  */
 #ifndef DR_WORKER_H
 #define DR_WORKER_H
