@@ -2,7 +2,7 @@
  * gather.h
  *		What a transaction has inserted, by keys in memory.
  *
- * Layer 7.
+ * Layer 6.
  */
 #ifndef DR_GATHER_H
 #define DR_GATHER_H

@@ -2,7 +2,7 @@
  * seize.h
  *		Live's rows of gathered keys locked without a statement.
  *
- * Layer 8.
+ * Layer 7.
  */
 #ifndef DR_SEIZE_H
 #define DR_SEIZE_H
