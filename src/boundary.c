@@ -376,3 +376,20 @@ dr_boundary_type_name(DrTimeKind kind)
 	}
 	return "timestamptz";
 }
+
+/* Bounds, none of them NULL, as parameters of a statement that is planned for
+ * them. */
+ParamListInfo
+dr_boundary_params(int n, const Oid *types, const Datum *values)
+{
+	ParamListInfo params = makeParamList(n);
+
+	for (int i = 0; i < n; i++)
+	{
+		params->params[i].ptype = types[i];
+		params->params[i].value = values[i];
+		params->params[i].isnull = false;
+		params->params[i].pflags = PARAM_FLAG_CONST;
+	}
+	return params;
+}

@@ -9,6 +9,8 @@
 
 #include "dailyrollup.h"
 
+#include "nodes/params.h"
+
 #include "pgtime.h"
 
 extern bool dr_boundary_knows_zone(const char *name);
@@ -30,5 +32,6 @@ extern bool dr_boundary_precedes(DrTimeKind kind, Datum time, Datum other);
 extern Oid	dr_boundary_type(DrTimeKind kind);
 extern DrTimeKind dr_boundary_kind(Oid type);
 extern const char *dr_boundary_type_name(DrTimeKind kind);
+extern ParamListInfo dr_boundary_params(int n, const Oid *types, const Datum *values);
 
 #endif							/* DR_BOUNDARY_H */

@@ -63,28 +63,13 @@ typedef struct Heal
 
 /* ------------------------------------------------------------------ by parts */
 
-static ParamListInfo
-params_of(const Heal *heal, int n)
-{
-	ParamListInfo params = makeParamList(n);
-
-	for (int i = 0; i < n; i++)
-	{
-		params->params[i].ptype = heal->types[i];
-		params->params[i].value = heal->values[i];
-		params->params[i].isnull = false;
-		params->params[i].pflags = PARAM_FLAG_CONST;
-	}
-	return params;
-}
-
 /* Run a SELECT by the active snapshot; its rows go to the tuplestore, or to
  * SPI_tuptable. */
 static void
 read_rows(const Heal *heal, const char *sql, int nparams, Tuplestorestate *rows)
 {
 	SPIExecuteOptions options = {
-		.params = params_of(heal, nparams),
+		.params = dr_boundary_params(nparams, heal->types, heal->values),
 		.read_only = true
 	};
 

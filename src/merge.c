@@ -86,21 +86,6 @@ bounds_of(const DrDefinition *def, const DrWindow *window)
 	return bounds;
 }
 
-static ParamListInfo
-params_of(const Bounds *bounds)
-{
-	ParamListInfo params = makeParamList(bounds->n);
-
-	for (int i = 0; i < bounds->n; i++)
-	{
-		params->params[i].ptype = bounds->types[i];
-		params->params[i].value = bounds->values[i];
-		params->params[i].isnull = false;
-		params->params[i].pflags = PARAM_FLAG_CONST;
-	}
-	return params;
-}
-
 static uint64
 run(const char *sql, Bounds *bounds)
 {
@@ -258,7 +243,7 @@ digest_window(const DrRollup *rollup, const DrDefinition *def, const Bounds *bou
 	if (digest == NULL ||
 		dr_digest_run(digest, rollup->definition,
 					  dr_query_window(def, bounds->lower, bounds->upper, deduplicate),
-					  params_of(bounds), digested))
+					  dr_boundary_params(bounds->n, bounds->types, bounds->values), digested))
 		return digest;
 	elog(DEBUG1, "dailyrollup: rows were read in vain; a statement computes them");
 	dr_digest_end(digest);
@@ -375,8 +360,9 @@ dr_merge_seed(const DrRollup *rollup, const DrDefinition *def, Oid table,
 	append_rest(digest, &digested);
 	content = content_of(rollup, def, &bounds, digest, &digested);
 	if (digested.whole != NULL &&
-		dr_replace_directly(rollup, def, table, content, params_of(&bounds), InvalidOid,
-							&compared))
+		dr_replace_directly(rollup, def, table, content,
+							dr_boundary_params(bounds.n, bounds.types, bounds.values),
+							InvalidOid, &compared))
 		keys = compared.fresh_rows;
 	else
 		keys = seed_by_statement(rollup, def, table, content, &bounds);
