@@ -185,22 +185,14 @@ COMMENT ON AGGREGATE @extschema@.earliest(pg_catalog.anyelement, pg_catalog."any
 /*
  * Capture of rows: the conditions in the triggers' WHEN, the triggers' functions.
  */
-CREATE FUNCTION dailyrollup._late_threshold_support(pg_catalog.internal) RETURNS pg_catalog.internal
-	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._late_threshold_timestamptz(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
-	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
-	SUPPORT dailyrollup._late_threshold_support;
-CREATE FUNCTION dailyrollup._late_threshold_timestamp(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamp
-	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
-	SUPPORT dailyrollup._late_threshold_support;
-CREATE FUNCTION dailyrollup._late_threshold_date(rollup pg_catalog.regclass) RETURNS pg_catalog.date
-	AS 'MODULE_PATHNAME', 'dailyrollup_late_threshold' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
-	SUPPORT dailyrollup._late_threshold_support;
-CREATE FUNCTION dailyrollup._folds_support(pg_catalog.internal) RETURNS pg_catalog.internal
-	AS 'MODULE_PATHNAME', 'dailyrollup_folds_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._folds(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
-	AS 'MODULE_PATHNAME', 'dailyrollup_folds' LANGUAGE C STRICT STABLE PARALLEL UNSAFE
-	SUPPORT dailyrollup._folds_support;
+CREATE FUNCTION dailyrollup._concerns_support(pg_catalog.internal) RETURNS pg_catalog.internal
+	AS 'MODULE_PATHNAME', 'dailyrollup_concerns_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._concerns("time" pg_catalog.anyelement, rollup pg_catalog.regclass) RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_concerns' LANGUAGE C STABLE PARALLEL UNSAFE
+	SUPPORT dailyrollup._concerns_support;
+CREATE FUNCTION dailyrollup._concerns("old" pg_catalog.anyelement, "new" pg_catalog.anyelement, rollup pg_catalog.regclass) RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_concerns' LANGUAGE C STABLE PARALLEL UNSAFE
+	SUPPORT dailyrollup._concerns_support;
 CREATE FUNCTION dailyrollup._capture() RETURNS trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_capture' LANGUAGE C;
 CREATE FUNCTION dailyrollup._locked(proof pg_catalog.int8, place pg_catalog.tid, stored pg_catalog.record) RETURNS pg_catalog.bool

@@ -361,7 +361,7 @@ dr_boundary_kind(Oid type)
 	}
 }
 
-/* As our own functions' names end: _late_threshold_timestamptz. */
+/* As our own functions' names end: _tail_from_timestamptz. */
 const char *
 dr_boundary_type_name(DrTimeKind kind)
 {

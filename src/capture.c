@@ -13,15 +13,19 @@
 #include "capture.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/supportnodes.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/typcache.h"
 
 #include "batch.h"
+#include "boundary.h"
 #include "catalog.h"
 #include "event.h"
 #include "guc.h"
@@ -107,30 +111,95 @@ capture(DrPlans *plans, TriggerData *trigger)
 
 /* --------------------------------------------------------------------- SQL */
 
-PG_FUNCTION_INFO_V1(dailyrollup_folds);
-PG_FUNCTION_INFO_V1(dailyrollup_folds_support);
+PG_FUNCTION_INFO_V1(dailyrollup_concerns);
+PG_FUNCTION_INFO_V1(dailyrollup_concerns_support);
 PG_FUNCTION_INFO_V1(dailyrollup_capture);
 
+/*
+ * _concerns(time, live), _concerns(old, new, live): does it concern the rollup
+ * that a row of that time is written, or one of these is replaced by the other?
+ * It does where one is late (NULL, where none is known to be), and where writes
+ * are folded.
+ */
 Datum
-dailyrollup_folds(PG_FUNCTION_ARGS)
+dailyrollup_concerns(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(dr_watermark_of(PG_GETARG_OID(0))->folds);
+	int			ntimes = PG_NARGS() - 1;
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 0);
+	bool		known = true;
+	Datum		threshold;
+	const DrWatermark *watermark;
+
+	if (PG_ARGISNULL(ntimes))
+		PG_RETURN_NULL();
+	threshold = dr_late_threshold(PG_GETARG_OID(ntimes));
+	watermark = dr_watermark_of(PG_GETARG_OID(ntimes));
+	if (watermark->folds)
+		PG_RETURN_BOOL(true);
+	if (type != dr_boundary_type(watermark->time_kind))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("the time column of rollup \"%s\" is of type %s, not %s",
+						dr_catalog_name(watermark->live),
+						format_type_be(dr_boundary_type(watermark->time_kind)),
+						format_type_be(type))));
+	for (int i = 0; i < ntimes; i++)
+	{
+		if (PG_ARGISNULL(i))
+			known = false;
+		else if (dr_boundary_precedes(watermark->time_kind, PG_GETARG_DATUM(i), threshold))
+			PG_RETURN_BOOL(true);
+	}
+	if (!known)
+		PG_RETURN_NULL();
+	PG_RETURN_BOOL(false);
 }
 
-/* Planner support: a constant once a statement. */
+/* time < threshold */
+static Expr *
+precedes(Expr *time, Oid type, Datum threshold)
+{
+	TypeCacheEntry *cache = lookup_type_cache(type, TYPECACHE_LT_OPR);
+	Const	   *bound = makeConst(type, -1, InvalidOid, cache->typlen, threshold, false,
+								  cache->typbyval);
+	Expr	   *result = make_opclause(cache->lt_opr, BOOLOID, false, time, (Expr *) bound,
+									   InvalidOid, InvalidOid);
+
+	set_opfuncid((OpExpr *) result);
+	return result;
+}
+
+/* Planner support: a comparison with a constant, or a constant, once a
+ * statement. */
 Datum
-dailyrollup_folds_support(PG_FUNCTION_ARGS)
+dailyrollup_concerns_support(PG_FUNCTION_ARGS)
 {
 	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	List	   *args;
 	Const	   *live;
+	Oid			type;
+	Datum		threshold;
+	const DrWatermark *watermark;
+	Expr	   *time;
 
 	if (!IsA(request, SupportRequestSimplify))
 		PG_RETURN_POINTER(NULL);
-	live = linitial(((SupportRequestSimplify *) request)->fcall->args);
+	args = ((SupportRequestSimplify *) request)->fcall->args;
+	live = llast(args);
 	if (!IsA(live, Const) || live->constisnull)
 		PG_RETURN_POINTER(NULL);
-	PG_RETURN_POINTER(makeBoolConst(dr_watermark_of(DatumGetObjectId(live->constvalue))->folds,
-									false));
+	threshold = dr_late_threshold(DatumGetObjectId(live->constvalue));
+	watermark = dr_watermark_of(DatumGetObjectId(live->constvalue));
+	if (watermark->folds)
+		PG_RETURN_POINTER(makeBoolConst(true, false));
+	type = dr_boundary_type(watermark->time_kind);
+	time = linitial(args);
+	if (exprType((Node *) time) != type)
+		PG_RETURN_POINTER(NULL);
+	if (list_length(args) == 2)
+		PG_RETURN_POINTER(precedes(time, type, threshold));
+	PG_RETURN_POINTER(make_orclause(list_make2(precedes(time, type, threshold),
+											   precedes(lsecond(args), type, threshold))));
 }
 
 /* Row trigger of a source: AFTER INSERT, UPDATE or DELETE. */

@@ -35,8 +35,6 @@
 #include "executor/spi.h"
 #include "debug.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
-#include "nodes/supportnodes.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -503,38 +501,7 @@ dr_late_count(const DrRollup *rollup, const DrDefinition *def, char dirties, uin
 
 /* --------------------------------------------------------------------- SQL */
 
-PG_FUNCTION_INFO_V1(dailyrollup_late_threshold);
-PG_FUNCTION_INFO_V1(dailyrollup_late_threshold_support);
 PG_FUNCTION_INFO_V1(dailyrollup_mark);
-
-Datum
-dailyrollup_late_threshold(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_DATUM(dr_late_threshold(PG_GETARG_OID(0)));
-}
-
-/* Planner support: the threshold is a constant once a statement. */
-Datum
-dailyrollup_late_threshold_support(PG_FUNCTION_ARGS)
-{
-	Node	   *request = (Node *) PG_GETARG_POINTER(0);
-	FuncExpr   *call;
-	Const	   *live;
-	int16		len;
-	bool		byval;
-
-	if (!IsA(request, SupportRequestSimplify))
-		PG_RETURN_POINTER(NULL);
-	call = ((SupportRequestSimplify *) request)->fcall;
-	live = linitial(call->args);
-	if (!IsA(live, Const) || live->constisnull)
-		PG_RETURN_POINTER(NULL);
-
-	get_typlenbyval(call->funcresulttype, &len, &byval);
-	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid, len,
-								dr_late_threshold(DatumGetObjectId(live->constvalue)),
-								false, byval));
-}
 
 Datum
 dailyrollup_mark(PG_FUNCTION_ARGS)

@@ -366,24 +366,20 @@ dr_objects_create_row_trigger(const DrDefinition *def, const DrRollup *rollup,
 	char	   *source = dr_phrase_relation(rollup->source);
 	char	   *live = psprintf("%s::pg_catalog.regclass",
 								quote_literal_cstr(dr_phrase_relation(rollup->live)));
-	char	   *threshold = psprintf("dailyrollup._late_threshold_%s(%s)",
-									 dr_boundary_type_name(def->time_kind), live);
-	char	   *new_is_late = psprintf("NEW.%s < %s", time, threshold);
-	char	   *old_is_late = psprintf("OLD.%s < %s", time, threshold);
-	char	   *late;
+	char	   *written;
 
 	if (strcmp(event, "insert") == 0)
-		late = new_is_late;
+		written = psprintf("NEW.%s", time);
 	else if (strcmp(event, "delete") == 0)
-		late = old_is_late;
+		written = psprintf("OLD.%s", time);
 	else
-		late = psprintf("%s OR %s", old_is_late, new_is_late);
+		written = psprintf("OLD.%s, NEW.%s", time, time);
 
 	return psprintf("CREATE TRIGGER %s AFTER %s ON %s FOR EACH ROW"
-					" WHEN (%s OR dailyrollup._folds(%s))"
+					" WHEN (dailyrollup._concerns(%s, %s))"
 					" EXECUTE FUNCTION dailyrollup._capture(%d);"
 					" ALTER TABLE %s ENABLE ALWAYS TRIGGER %s",
-					name, event, source, late, live, rollup->id, source, name);
+					name, event, source, written, live, rollup->id, source, name);
 }
 
 /* ------------------------------------------- DDL that follows DDL of others */

@@ -34,6 +34,7 @@
 #include "debug.h"
 #include "change.h"
 #include "definition.h"
+#include "fold.h"
 #include "guard.h"
 #include "identity.h"
 #include "late.h"
@@ -252,6 +253,8 @@ dr_promote(Oid live, bool ordered)
 		return already_on(rollup);
 	check_promotable(rollup, ordered);
 	DR_WAITPOINT("promote-settled");
+	/* (live would be locked before rows of other rollups that come before it) */
+	dr_fold_now();
 	dr_stop_users(live, ShareRowExclusiveLock);
 	waits = dr_locks_limit_waits();
 	dr_locks_check_not_in_use(live, "promote");

@@ -278,6 +278,8 @@ static void
 freeze(const DrRollup *rollup)
 {
 	dr_locks_check_not_in_use(rollup->source, "recompute a rollup of");
+	/* (live would be locked before rows of other rollups that come before it) */
+	dr_fold_now();
 	if (!rollup->fold)
 		stop_writers(rollup);
 	else

@@ -129,16 +129,14 @@ SELECT is_empty($$SELECT nspname, proname FROM functions WHERE nspname = 'public
 -- the view <live>_current must stay usable in parallel, and must not be inlined as a constant
 SELECT results_eq(
   $$SELECT proname, provolatile::text, proparallel::text, prosupport <> 0 FROM functions
-    WHERE proname ~ '^_(live_counts|floor_holds|w_floor|unmarked|tail_from|late_threshold|folds|current_row)' AND proname !~ 'support$' ORDER BY 1$$,
+    WHERE proname ~ '^_(live_counts|floor_holds|w_floor|unmarked|tail_from|concerns|current_row)' AND proname !~ 'support$' ORDER BY 1$$,
   $$VALUES
+    ('_concerns', 's', 'u', true),
+    ('_concerns', 's', 'u', true),
     ('_current_row', 's', 'r', false),
     ('_floor_holds', 's', 's', false),
     ('_floor_holds', 's', 's', false),
     ('_floor_holds', 's', 's', false),
-    ('_folds', 's', 'u', true),
-    ('_late_threshold_date', 's', 'u', true),
-    ('_late_threshold_timestamp', 's', 'u', true),
-    ('_late_threshold_timestamptz', 's', 'u', true),
     ('_live_counts', 's', 's', false),
     ('_tail_from_date', 's', 's', false),
     ('_tail_from_timestamp', 's', 's', false),

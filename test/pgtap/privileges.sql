@@ -457,7 +457,7 @@ ROLLBACK;
 SELECT isnt(try('pt_stranger', call), 'ok', call)
 FROM unnest(ARRAY['SELECT dailyrollup._capture()', 'SELECT dailyrollup._truncated()', 'SELECT dailyrollup._guard()', 'SELECT dailyrollup._rollup_changed()',
                   'SELECT dailyrollup._ddl_ended()', 'SELECT dailyrollup._dropped()', 'CREATE EVENT TRIGGER e ON sql_drop EXECUTE FUNCTION dailyrollup._dropped()',
-                  'SELECT dailyrollup._late_threshold_support(NULL)', 'SELECT dailyrollup._folds_support(NULL)']) call;
+                  'SELECT dailyrollup._concerns_support(NULL)']) call;
 SELECT ok(exact('pt.live'), 'after the attack');
 
 -- ==== identifiers
