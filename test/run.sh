@@ -20,7 +20,7 @@
 #
 # From the environment: KINDS (as the arguments), TESTS (names or patterns of
 # tests, of all kinds, to run alone), PG_CONFIG, OTHER_PG_CONFIG (an older major,
-# to come from: 180_majors.pl), PGTEST_USER (whom root becomes:
+# to come from: 195_majors.pl), PGTEST_USER (whom root becomes:
 # postgres), WERROR= (to let warnings pass), KEEP=1 (keep the work folder),
 # TEMP_CONFIG (a file with settings for all servers), DR_TEST_DATA (a folder with
 # real data), DR_SEED, DR_SEEDS, DR_FAULTS=all (each operation killed, cancelled and
