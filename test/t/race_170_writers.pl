@@ -19,12 +19,12 @@
 #	DR_RACE=7       that one alone
 #	DR_RACE_AT=name operations and waitpoints with such a name alone, likewise all
 #
-# Fails when writers are not waited for, or not asked for on leaves, when a
-# prepared transaction is left out (writes_nothing in locks.c), when the threshold
-# forgets that a refresh is under way (late.c), outlives a rolled back savepoint,
-# or is read by the writer's snapshot, when a trigger of ours does not fire for a
-# replica, when writers are not stopped for a change from on (state.c), when a fold
-# decides before it has locked live (fold.c).
+# Fails when writers are not waited for, or not those of leaves (locks.c), when the
+# threshold forgets that a refresh is under way (dr_locks_refresh_taken), when a
+# trigger of ours does not always fire, and when writers are not stopped for a change
+# from on (state.c).  (It does not find that a prepared transaction is taken for
+# another one, that a fold decides before it has locked live, or that a threshold
+# outlives a savepoint: writer_prepared, promote_fold and threshold_kept do.)
 use strict;
 use warnings;
 

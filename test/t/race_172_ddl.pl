@@ -12,10 +12,8 @@
 #	DR_RACE=name      commands with such a name alone, likewise all
 #	DR_RACE_AT=name   operations with such a name alone
 #
-# Fails when a refresh does not read the rollup's row again (finish_refresh in
-# refresh.c), when it does not lock the source (dr_locks_source), when a pass does
-# not lock the extension (dr_locks_extension in locks.c), and when a command that
-# changes a rollup does not keep refreshes out (dr_locks_exclude_refresh).
+# Fails when nobody looks for a circle between two tries (check_circle in stop.c), and
+# when a seed queues for live (seed in refresh.c).
 use strict;
 use warnings;
 
@@ -200,13 +198,13 @@ sub for_this_one
 	return $command =~ /(?:TABLE|USING|CONSTRAINT|TRIGGER)\s*(?:$|TO\b|CASCADE)/ ? undef : $command;
 }
 
-# What nobody may be told.  A DROP locks a table first and then what depends on it,
-# we the other way round: the server tells one of the two that this is a deadlock.
+# What nobody may be told.  A DROP, or REASSIGN OWNED, locks a table first and then
+# what depends on it, we the other way round: the server tells one of the two that this is a deadlock.
 # A circle that it cannot know of, we tell ourselves.
 sub clear
 {
 	my ($what, $heard) = @_;
-	$heard =~ s/.*(?:40P01|deadlock detected).*\n//g if $what =~ /drop/ || $heard =~ /who uses it waits for this transaction/;
+	$heard =~ s/.*(?:40P01|deadlock detected).*\n//g if $what =~ /drop|reassign/ || $heard =~ /who uses it waits for this transaction/;
 	my @bad = DrRaces::unclear($heard);
 
 	return ok(!@bad, "$what: clear") || diag($heard);

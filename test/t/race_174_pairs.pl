@@ -11,10 +11,8 @@
 #	DR_RACE=name      commands with such a name alone, likewise all
 #	DR_RACE_AT=name   operations with such a name alone
 #
-# Fails when the refresh lock is not taken by any of them (dr_locks_refresh,
-# dr_locks_refresh_if_free), when the rollup's row is not read again after it, when
-# it is changed without a comparison (AS_IT_WAS in catalog_write.c), and when
-# two rollups are locked in another order than that of their OIDs.
+# Fails when a promote does not take the refresh lock (promote.c), and when the
+# rollup's row is not read again after the wait (finish_refresh in refresh.c).
 use strict;
 use warnings;
 
