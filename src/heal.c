@@ -29,12 +29,12 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "executor/tstoreReceiver.h"
-#include "debug.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 
 #include "boundary.h"
+#include "debug.h"
 #include "folding.h"
 #include "guc.h"
 #include "objects.h"

@@ -33,7 +33,6 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "debug.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -50,6 +49,7 @@
 
 #include "boundary.h"
 #include "compat.h"
+#include "debug.h"
 #include "definition.h"
 #include "event.h"
 #include "identity.h"

@@ -10,13 +10,13 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "debug.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 
 #include "catalog_write.h"
+#include "debug.h"
 #include "locks.h"
 #include "objects.h"
 

@@ -13,11 +13,11 @@
 
 #include "access/table.h"
 #include "access/xact.h"
-#include "debug.h"
 #include "miscadmin.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "debug.h"
 #include "target.h"
 
 static bool

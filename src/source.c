@@ -499,7 +499,7 @@ dr_source_describe_dedup(DrDefinition *def, List *dedup_by, List *dedup_order)
 	def->dedup_order = palloc0_array(int, def->nevents);
 	def->ndedup = index_events(def, dedup_by, "dedup_by", def->dedup_by);
 	def->ndedup_order = index_events(def, dedup_order, "dedup_order", def->dedup_order);
-	for (int i = def->nevents - 1; i >= 0; i--)
+	for (int i = 0; i < def->nevents; i++)
 	{
 		const DrEventColumn *event = &def->events[i];
 
