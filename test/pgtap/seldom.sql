@@ -10,7 +10,7 @@ SET LOCAL timezone = 'UTC';
 CREATE SCHEMA seldom;
 SET LOCAL search_path = seldom, public;
 
-SELECT plan(34);
+SELECT plan(36);
 
 -- ------------------------------------------- functions that others call for us
 
@@ -28,9 +28,13 @@ SELECT results_eq($$SELECT live::text, action FROM (VALUES (1)) AS one, rollup_r
 -- the rollup is a column here, so that the planner cannot put a constant for it
 CREATE TABLE names (live regclass);
 INSERT INTO names VALUES ('r');
-SELECT results_eq($$SELECT dailyrollup._folds(live), dailyrollup._late_threshold_timestamptz(live) >= '2026-01-02', dailyrollup._w_floor_timestamptz(live, false) FROM names$$,
-	$$VALUES (false, true, '-infinity'::timestamptz)$$, 'what a rollup''s triggers and view ask is told to who asks himself');
-SELECT throws_ok($$SELECT dailyrollup._late_threshold_timestamptz('names'), live FROM names$$, '42704', '"seldom.names" is not a rollup', 'of a rollup');
+SELECT results_eq($$SELECT dailyrollup._concerns('2026-01-01 23:59Z'::timestamptz, live), dailyrollup._concerns(now() + '1 day', live), dailyrollup._concerns(NULL::timestamptz, live),
+		dailyrollup._concerns(now() + '1 day', '2026-01-01Z', live), dailyrollup._concerns(now() + '1 day', NULL, live), dailyrollup._concerns(now(), NULL::regclass),
+		dailyrollup._w_floor_timestamptz(live, false) FROM names$$,
+	$$VALUES (true, false, NULL::boolean, true, NULL::boolean, NULL::boolean, '-infinity'::timestamptz)$$, 'what a rollup''s triggers and view ask is told to who asks himself');
+SELECT throws_ok($$SELECT dailyrollup._concerns(now(), 'names') FROM names$$, '42704', '"seldom.names" is not a rollup', 'of a rollup');
+SELECT throws_ok($$SELECT dailyrollup._concerns('2026-01-01'::date, live) FROM names$$, '42804', 'the time column of rollup "seldom.r" is of type timestamp with time zone, not date', 'for a time of its type');
+SELECT throws_ok($$SELECT dailyrollup._concerns('2026-01-01'::date, 'r'::regclass)$$, '42804', NULL, 'likewise where the planner knows the rollup');
 SELECT is(dailyrollup._wanted_mode(NULL, NULL, NULL), NULL, 'no state, no wanted mode');
 SELECT throws_ok($$SELECT dailyrollup._locked(0, '(0,1)', ROW(1))$$, '42501', NULL, 'nor may he be the fold');
 
