@@ -49,6 +49,8 @@ done
 keep_out_of_environment
 cd "$top"
 WERROR=${WERROR-1}
+# neither a server nor its programs free all before they exit
+[ -z "${SERVER:-}" ] || export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
 if [ -n "${SERVER:-}" ] && [ -z "${PG_CONFIG:-}" ]; then
   PG_CONFIG=$("$top/test/server.sh" "$SERVER")
   export PG_CONFIG
@@ -71,9 +73,7 @@ elif [ -n "${SANITIZE:-}" ]; then
   export UBSAN_OPTIONS=print_stacktrace=1
 elif [ -n "${SERVER:-}" ]; then
   plain=plain.$SERVER waitpoints=waitpoints.$SERVER
-  # a server frees nothing before it exits
-  export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
-  # and takes its time
+  # it takes its time
   export PGCTLTIMEOUT=900 PG_TEST_TIMEOUT_DEFAULT=${PG_TEST_TIMEOUT_DEFAULT:-900}
   export PGISOLATIONTIMEOUT=${PGISOLATIONTIMEOUT:-1800}
 fi
