@@ -348,7 +348,7 @@ dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char d
 	values[n] = Int64GetDatum(plans->rollup->proof);
 	values[n + 1] = CharGetDatum(dirties);
 	values[n + 2] = Int64GetDatum(threshold->epoch);
-	strcpy(null_flags + n, "   ");
+	strlcpy(null_flags + n, "   ", sizeof(null_flags) - n);
 	if (SPI_execute_plan(plans->mark[whole], values, null_flags, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark a key of \"%s\"", dr_catalog_name(plans->live));
 	DR_WAITPOINT("marked");
