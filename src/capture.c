@@ -134,8 +134,6 @@ dailyrollup_concerns(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	threshold = dr_late_threshold(PG_GETARG_OID(ntimes));
 	watermark = dr_watermark_of(PG_GETARG_OID(ntimes));
-	if (watermark->folds)
-		PG_RETURN_BOOL(true);
 	if (type != dr_boundary_type(watermark->time_kind))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -143,6 +141,8 @@ dailyrollup_concerns(PG_FUNCTION_ARGS)
 						dr_catalog_name(watermark->live),
 						format_type_be(dr_boundary_type(watermark->time_kind)),
 						format_type_be(type))));
+	if (watermark->folds)
+		PG_RETURN_BOOL(true);
 	for (int i = 0; i < ntimes; i++)
 	{
 		if (PG_ARGISNULL(i))
@@ -190,12 +190,12 @@ dailyrollup_concerns_support(PG_FUNCTION_ARGS)
 		PG_RETURN_POINTER(NULL);
 	threshold = dr_late_threshold(DatumGetObjectId(live->constvalue));
 	watermark = dr_watermark_of(DatumGetObjectId(live->constvalue));
-	if (watermark->folds)
-		PG_RETURN_POINTER(makeBoolConst(true, false));
 	type = dr_boundary_type(watermark->time_kind);
 	time = linitial(args);
 	if (exprType((Node *) time) != type)
 		PG_RETURN_POINTER(NULL);
+	if (watermark->folds)
+		PG_RETURN_POINTER(makeBoolConst(true, false));
 	if (list_length(args) == 2)
 		PG_RETURN_POINTER(precedes(time, type, threshold));
 	PG_RETURN_POINTER(make_orclause(list_make2(precedes(time, type, threshold),

@@ -101,7 +101,7 @@ sub try
 }
 
 my @routines = routines($session);
-cmp_ok(scalar @routines, '>=', 60, 'routines');
+cmp_ok(scalar @routines, '>=', 55, 'routines');
 my $before = $session->safe('SELECT bi.all();');
 for my $routine (sort { $a->{kind} cmp $b->{kind} || $a->{name} cmp $b->{name} } grep { $_->{kind} ne 'p' } @routines)
 {

@@ -22,7 +22,7 @@ use DrSession;
 # and watermark, which triggers and views ask for with the rights of those who
 # write and read.
 my %open = map { $_ => 1 } 'public.latest', 'public.earliest', 'public.rollup_watermark', map { "dailyrollup.$_" }
-  qw(_late_threshold_timestamptz _late_threshold_timestamp _late_threshold_date _folds _live_counts _live_is_left_alone _tail_from_timestamptz _tail_from_timestamp _tail_from_date
+  qw(_concerns _live_counts _live_is_left_alone _tail_from_timestamptz _tail_from_timestamp _tail_from_date
   _w_floor_timestamptz _w_floor_timestamp _w_floor_date _floor_holds _wanted_mode _worker_serves _scheduled);
 # What members of pg_monitor may look at.
 my %monitored = map { ("dailyrollup.$_" => 1) } qw(_late _next_due _progress);
