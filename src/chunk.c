@@ -48,7 +48,8 @@ consider(TimestampTz candidate, bool has_watermark, TimestampTz watermark, Times
 		*end = candidate;
 }
 
-/* How many pages a table, or the partitions below it, have. */
+/* How many pages a table, or the partitions below it, have.  No lock is kept:
+ * that of the source comes before that of a partition. */
 static int64
 pages_of(Oid relation)
 {
@@ -64,9 +65,9 @@ pages_of(Oid relation)
 
 		if (RELKIND_HAS_STORAGE(leaf->rd_rel->relkind))
 			pages += RelationGetNumberOfBlocks(leaf);
-		relation_close(leaf, NoLock);
+		relation_close(leaf, lfirst_oid(cell) == relation ? NoLock : AccessShareLock);
 	}
-	relation_close(table, NoLock);
+	relation_close(table, AccessShareLock);
 	return pages;
 }
 
