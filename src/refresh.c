@@ -323,10 +323,9 @@ seed(Refresh *refresh)
 {
 	DrWindow	window = window_of(refresh);
 
-	/* The statement finds the rows by their place: nobody may move one.
-	 * Readers and foreign keys are not kept waiting.  By tries: a concurrent
-	 * build of an index of the table waits for our snapshot to go, and where
-	 * both wait the server would end the build, which is dearer. */
+	/* Rows are found by their place: nobody may move one.  Readers and foreign keys
+	 * are not kept waiting.  By tries: a concurrent build of an index waits for our
+	 * snapshot, and where both wait the server would end the build, which is dearer. */
 	dr_stop_users(refresh->table, ShareRowExclusiveLock);
 	if (!refresh->build &&
 		SPI_execute(dr_query_forget_marks(refresh->rollup, taken_marks(refresh)),
@@ -380,8 +379,7 @@ prefer_seed_to_many_late_keys(Refresh *refresh)
 	refresh->seed = true;
 	refresh->run.action = "seed";
 	/* no palloc: we are in SPI, and it shall outlive that */
-	snprintf(refresh->reason, sizeof(refresh->reason),
-			 "more than " UINT64_FORMAT " late keys", limit);
+	snprintf(refresh->reason, sizeof(refresh->reason), "more than " UINT64_FORMAT " late keys", limit);
 	refresh->run.reason = refresh->reason;
 	ereport(WARNING,
 			(errmsg("rollup \"%s\" has more than " UINT64_FORMAT " late keys",
