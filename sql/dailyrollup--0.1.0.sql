@@ -225,17 +225,17 @@ CREATE FUNCTION dailyrollup._w_floor_support(pg_catalog.internal) RETURNS pg_cat
 CREATE FUNCTION dailyrollup._w_floor_timestamptz(rollup pg_catalog.regclass, verified pg_catalog.bool) RETURNS pg_catalog.timestamptz
 	AS 'MODULE_PATHNAME', 'dailyrollup_w_floor' LANGUAGE C STRICT STABLE PARALLEL SAFE
 	SUPPORT dailyrollup._w_floor_support;
-CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.timestamptz) RETURNS pg_catalog.bool
+CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.timestamptz, shows_left_alone pg_catalog.bool) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_floor_holds' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._w_floor_timestamp(rollup pg_catalog.regclass, verified pg_catalog.bool) RETURNS pg_catalog.timestamp
 	AS 'MODULE_PATHNAME', 'dailyrollup_w_floor' LANGUAGE C STRICT STABLE PARALLEL SAFE
 	SUPPORT dailyrollup._w_floor_support;
-CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.timestamp) RETURNS pg_catalog.bool
+CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.timestamp, shows_left_alone pg_catalog.bool) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_floor_holds' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._w_floor_date(rollup pg_catalog.regclass, verified pg_catalog.bool) RETURNS pg_catalog.date
 	AS 'MODULE_PATHNAME', 'dailyrollup_w_floor' LANGUAGE C STRICT STABLE PARALLEL SAFE
 	SUPPORT dailyrollup._w_floor_support;
-CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.date) RETURNS pg_catalog.bool
+CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.date, shows_left_alone pg_catalog.bool) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_floor_holds' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._current_row(rollup pg_catalog.regclass, definition anyelement, proof pg_catalog.int8, dirties pg_catalog."char", mark pg_catalog.tid, VARIADIC "key" "any") RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME', 'dailyrollup_current_row' LANGUAGE C STABLE PARALLEL RESTRICTED ROWS 1 COST 100;

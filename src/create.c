@@ -267,8 +267,9 @@ make_current(DrRollup *rollup, const DrRequest *request)
 	DrIdentity	before;
 
 	dr_identity_enter(rollup->owner, &before);
-	run(dr_objects_create_current(def, rollup,
-								quote_qualified_identifier(request->live->schemaname, name)));
+	run(psprintf("CREATE VIEW %s AS %s",
+				 quote_qualified_identifier(request->live->schemaname, name),
+				 dr_objects_current(def, rollup, !rollup->fold)));
 	dr_identity_leave(&before);
 	rollup->current_view = made_beside_live(request, name);
 }

@@ -395,15 +395,26 @@ dailyrollup_w_floor_support(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(makeConst(call->funcresulttype, -1, InvalidOid, len, value, false, byval));
 }
 
-/* Is the tail, by the caller's snapshot, what the plan takes it for? */
+/*
+ * Is the tail, by the caller's snapshot, what the plan takes it for?  And is live
+ * not left alone, where the view would not show it?  That is for readers of
+ * whose snapshots view.c cannot know: on a standby.
+ */
 Datum
 dailyrollup_floor_holds(PG_FUNCTION_ARGS)
 {
 	DrTimeKind	kind = dr_boundary_kind(get_fn_expr_argtype(fcinfo->flinfo, 1));
 	Oid			live = PG_GETARG_OID(0);
+	const DrRollup *rollup = dr_seen_rollup(live);
 	Datum		from;
 
-	if (tail_from(dr_seen_rollup(live), kind, &from) &&
+	if (rollup != NULL && is_left_alone(rollup) && !PG_GETARG_BOOL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the fold of rollup \"%s\" was changed after the query's snapshot",
+						dr_catalog_name(live)),
+				 errhint("Try again in a new transaction.")));
+	if (tail_from(rollup, kind, &from) &&
 		dr_boundary_precedes(kind, from, PG_GETARG_DATUM(1)))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

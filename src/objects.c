@@ -272,11 +272,12 @@ marks_whose(const DrDefinition *def, const DrRollup *rollup, const char *plain)
  */
 static void
 append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
-				  const char *live_literal)
+				  const char *live_literal, bool shows_left_alone)
 {
 	char	  **key = dr_phrase_mark_key(def, "m");
-	char	   *floor = psprintf("dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true))",
-								 live_literal, dr_boundary_type_name(def->time_kind), live_literal);
+	char	   *floor = psprintf("dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true), %s)",
+								 live_literal, dr_boundary_type_name(def->time_kind), live_literal,
+								 shows_left_alone ? "true" : "false");
 
 	appendStringInfo(buf, "SELECT %s FROM (%s AND %s UNION ALL %s) m,"
 					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, m.dirties, m.place, %s) r",
@@ -290,7 +291,7 @@ append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollu
 /* One row a key, from the three legs. */
 static void
 append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
-			  const char *live_literal)
+			  const char *live_literal, bool shows_left_alone)
 {
 	char	  **names = palloc(def->nkeys * sizeof(char *));
 	bool		first = true;
@@ -308,7 +309,7 @@ append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 					psprintf("%s AS %s", dr_phrase_merged(def, column, "u"), name));
 	}
 	appendStringInfoString(buf, " FROM (");
-	append_marked_leg(buf, def, rollup, live_literal);
+	append_marked_leg(buf, def, rollup, live_literal, shows_left_alone);
 	appendStringInfoString(buf, " UNION ALL ");
 	append_settled_leg(buf, def, rollup, live_literal);
 	appendStringInfoString(buf, " UNION ALL ");
@@ -317,21 +318,24 @@ append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));
 }
 
-/* Live as it is where it is left alone; there the other legs have no row. */
+/*
+ * What the view <live>_current shows.  Where live may be left alone, that is live
+ * as it is; there the other legs have no row.
+ */
 char *
-dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
-						  const char *view)
+dr_objects_current(const DrDefinition *def, const DrRollup *rollup, bool shows_left_alone)
 {
 	StringInfoData buf;
 	char	   *live_literal = psprintf("%s::pg_catalog.regclass",
 										quote_literal_cstr(dr_phrase_relation(rollup->live)));
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "CREATE VIEW %s AS SELECT %s FROM ONLY %s l"
-					 " WHERE dailyrollup._live_is_left_alone(%s) UNION ALL ",
-					 view, dr_phrase_columns(def, "l", true, true),
-					 dr_phrase_relation(rollup->live), live_literal);
-	append_merged(&buf, def, rollup, live_literal);
+	if (shows_left_alone)
+		appendStringInfo(&buf, "SELECT %s FROM ONLY %s l"
+						 " WHERE dailyrollup._live_is_left_alone(%s) UNION ALL ",
+						 dr_phrase_columns(def, "l", true, true),
+						 dr_phrase_relation(rollup->live), live_literal);
+	append_merged(&buf, def, rollup, live_literal, shows_left_alone);
 	return buf.data;
 }
 

@@ -21,8 +21,8 @@ extern bool dr_objects_mark_holds_event(const DrDefinition *def);
 extern char *dr_objects_create_marks(const DrDefinition *def, int32 id);
 extern char *dr_objects_events(const DrDefinition *def);
 extern char *dr_objects_definition_of(const DrDefinition *def, const char *events);
-extern char *dr_objects_create_current(const DrDefinition *def, const DrRollup *rollup,
-									 const char *view);
+extern char *dr_objects_current(const DrDefinition *def, const DrRollup *rollup,
+								bool shows_left_alone);
 extern char *dr_objects_create_row_trigger(const DrDefinition *def,
 										   const DrRollup *rollup, const char *event);
 #define DR_ROW_EVENTS	3

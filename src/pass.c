@@ -36,6 +36,7 @@
 #include "refresh.h"
 #include "state.h"
 #include "steps.h"
+#include "view.h"
 
 /* More than so much behind, a refresh goes in parts. */
 #define LONG_WAY	(8 * USECS_PER_DAY)
@@ -244,7 +245,10 @@ make_step(DrPass *pass, DrStep *step)
 		pass->changed = true;
 	*step = dr_steps_next(pass, rollup);
 	if (*step == STEP_NONE)
+	{
+		dr_view_shorten(rollup);
 		return false;
+	}
 	perform(pass, *step, rollup, started_at);
 	record_change(rollup, started_at);
 	return true;

@@ -40,6 +40,7 @@
 #include "query.h"
 #include "shadow.h"
 #include "stop.h"
+#include "view.h"
 #include "watermark.h"
 
 static DrDefinition *
@@ -224,9 +225,12 @@ alter_time_zone(const DrRollup *rollup, const char *time_zone)
 static void
 stop_folding(const DrRollup *rollup)
 {
-	stop_writers(rollup);
+	dr_locks_check_not_in_use(rollup->source, "change the fold of a rollup of");
+	dr_stop_writers_and_readers(rollup->source, rollup->live, rollup->current_view);
+	dr_locks_check_not_in_use(rollup->live, "change the fold of");
 	dr_fold_now();
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_LIVE);
+	dr_view_show_left_alone(rollup);
 	dr_catalog_set_fold(rollup, false);
 }
 
@@ -259,12 +263,17 @@ alter_fold(const DrRollup *rollup, bool fold)
 
 	if (fold == rollup->fold)
 		return;
-	if (!takes_effect)
-		dr_catalog_set_fold(rollup, fold);
-	else if (fold)
+	if (!fold && takes_effect)
+		stop_folding(rollup);
+	else if (takes_effect)
 		start_folding(rollup);
 	else
-		stop_folding(rollup);
+	{
+		/* it tells as soon as the state is another one */
+		if (!fold)
+			dr_view_show_left_alone(rollup);
+		dr_catalog_set_fold(rollup, fold);
+	}
 }
 
 /* -------------------------------------------------------------- recompute */

@@ -8,6 +8,7 @@
  */
 #include "stop.h"
 
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -18,6 +19,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/wait_event.h"
 
 #include "attempt.h"
@@ -71,6 +73,13 @@ try_one(Oid relation, LOCKMODE mode)
 	return true;
 }
 
+/* What is locked of a relation: a view, against its readers. */
+static LOCKMODE
+mode_of(Oid relation, LOCKMODE mode)
+{
+	return get_rel_relkind(relation) == RELKIND_VIEW ? AccessExclusiveLock : mode;
+}
+
 /* All of them, or none: then the one that was in the way. */
 static Oid
 try_all(List *relations, LOCKMODE mode)
@@ -80,13 +89,13 @@ try_all(List *relations, LOCKMODE mode)
 
 	foreach(cell, relations)
 	{
-		if (try_one(lfirst_oid(cell), mode))
+		if (try_one(lfirst_oid(cell), mode_of(lfirst_oid(cell), mode)))
 			continue;
 		foreach(taken, relations)
 		{
 			if (taken == cell)
 				break;
-			UnlockRelationOid(lfirst_oid(taken), mode);
+			UnlockRelationOid(lfirst_oid(taken), mode_of(lfirst_oid(taken), mode));
 		}
 		return lfirst_oid(cell);
 	}
@@ -201,7 +210,7 @@ lock_queued(void *arg)
 	(void) set_config_option("lock_timeout", slice, PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	foreach(cell, locking->relations)
-		LockRelationOid(lfirst_oid(cell), locking->mode);
+		LockRelationOid(lfirst_oid(cell), mode_of(lfirst_oid(cell), locking->mode));
 	AtEOXact_GUC(false, level);
 }
 
@@ -224,14 +233,15 @@ lock_in_slice(List *relations, LOCKMODE mode)
 	return false;
 }
 
-/* The source first, then its partitions, then live. */
+/* The source first, then its partitions, then live; and a view, if one is given. */
 static List *
-writers_relations(Oid source, Oid live)
+writers_relations(Oid source, Oid live, Oid view)
 {
 	List	   *relations = list_copy(find_all_inheritors(source, NoLock, NULL));
 
 	relations = lcons_oid(source, list_delete_oid(relations, source));
-	return lappend_oid(relations, live);
+	relations = lappend_oid(relations, live);
+	return OidIsValid(view) ? lappend_oid(relations, view) : relations;
 }
 
 /*
@@ -240,7 +250,7 @@ writers_relations(Oid source, Oid live)
  * the relations are its and live's, listed anew each time.
  */
 static void
-lock_all(List *relations, Oid source, Oid live, LOCKMODE mode)
+lock_all(List *relations, Oid source, Oid live, Oid view, LOCKMODE mode)
 {
 	DrPatience	patience = dr_patience_begin();
 	TimestampTz since = GetCurrentTimestamp();
@@ -249,30 +259,30 @@ lock_all(List *relations, Oid source, Oid live, LOCKMODE mode)
 	for (int tries = 0;; tries++)
 	{
 		if (OidIsValid(source))
-			relations = writers_relations(source, live);
+			relations = writers_relations(source, live, view);
 		in_the_way = try_all(relations, mode);
 		if (!OidIsValid(in_the_way))
 			break;
 		if (!wait_a_little(&patience, since, tries))
-			complain_of_holders(in_the_way, mode);
+			complain_of_holders(in_the_way, mode_of(in_the_way, mode));
 		if (!TimestampDifferenceExceeds(since, GetCurrentTimestamp(), TRY_ALONE))
 			continue;
-		check_circle(in_the_way, mode);
+		check_circle(in_the_way, mode_of(in_the_way, mode));
 		if (lock_in_slice(relations, mode))
 			break;
 	}
 
 	/* a partition may have come while we waited */
 	if (OidIsValid(source) &&
-		list_difference_oid(writers_relations(source, live), relations) != NIL)
-		lock_all(NIL, source, live, mode);
+		list_difference_oid(writers_relations(source, live, view), relations) != NIL)
+		lock_all(NIL, source, live, view, mode);
 }
 
 /* One relation, to the end of the transaction. */
 void
 dr_stop_users(Oid relation, LOCKMODE mode)
 {
-	lock_all(list_make1_oid(relation), InvalidOid, InvalidOid, mode);
+	lock_all(list_make1_oid(relation), InvalidOid, InvalidOid, InvalidOid, mode);
 }
 
 /* Stop all who write to the source, to a partition or to live, to the end of the
@@ -280,5 +290,12 @@ dr_stop_users(Oid relation, LOCKMODE mode)
 void
 dr_stop_writers(Oid source, Oid live)
 {
-	lock_all(NIL, source, live, ShareRowExclusiveLock);
+	lock_all(NIL, source, live, InvalidOid, ShareRowExclusiveLock);
+}
+
+/* And all who read the view. */
+void
+dr_stop_writers_and_readers(Oid source, Oid live, Oid view)
+{
+	lock_all(NIL, source, live, view, ShareRowExclusiveLock);
 }

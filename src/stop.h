@@ -14,5 +14,6 @@
 
 extern void dr_stop_users(Oid relation, LOCKMODE mode);
 extern void dr_stop_writers(Oid source, Oid live);
+extern void dr_stop_writers_and_readers(Oid source, Oid live, Oid view);
 
 #endif							/* DR_STOP_H */

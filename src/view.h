@@ -1,0 +1,15 @@
+/*
+ * view.h
+ *		The text of <live>_current, where it changes.
+ *
+ * Layer 4.
+ */
+#ifndef DR_VIEW_H
+#define DR_VIEW_H
+
+#include "catalog.h"
+
+extern void dr_view_show_left_alone(const DrRollup *rollup);
+extern void dr_view_shorten(const DrRollup *rollup);
+
+#endif							/* DR_VIEW_H */
