@@ -13,7 +13,11 @@
  */
 #include "keytable.h"
 
+#include <sys/mman.h>
+
 #include "common/hashfn.h"
+#include "port/pg_crc32c.h"
+#include "storage/pg_shmem.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
@@ -38,6 +42,10 @@ typedef struct DrEventChunk
 
 #define FIRST_BLOCK			(16 * 1024)
 #define BLOCK				(256 * 1024)
+#define LARGEST_BLOCK		(8 * 1024 * 1024)
+
+/* how much a block may add to the memory in use: a part of it */
+#define GROWTH				8
 
 typedef struct Bucket
 {
@@ -113,7 +121,7 @@ dr_keytable_destroy(DrKeyTable *table)
 Size
 dr_keytable_memory(const DrKeyTable *table)
 {
-	return MemoryContextMemAllocated(table->context, true) - table->left;
+	return MemoryContextMemAllocated(table->context, false) - table->left;
 }
 
 uint64
@@ -128,6 +136,32 @@ dr_keytable_first(const DrKeyTable *table)
 	return table->first;
 }
 
+/* Larger blocks the more there is, which are still small beside all of it. */
+static Size
+next_block_size(const DrKeyTable *table)
+{
+	Size		used = MemoryContextMemAllocated(table->context, false);
+
+	if (table->block == NULL)
+		return FIRST_BLOCK;
+	return Min(Max(used / GROWTH, BLOCK), LARGEST_BLOCK);
+}
+
+/* Who waits for memory also waits for the page tables: have large pages in the
+ * block, where the system gives them on request and huge_pages allows them. */
+static void
+ask_for_large_pages(char *block, Size size)
+{
+#ifdef MADV_HUGEPAGE
+	Size		page = sysconf(_SC_PAGESIZE);
+	char	   *start = (char *) TYPEALIGN(page, block);
+	char	   *end = (char *) TYPEALIGN_DOWN(page, block + size);
+
+	if (huge_pages != HUGE_PAGES_OFF && size == LARGEST_BLOCK)
+		(void) madvise(start, end - start, MADV_HUGEPAGE);
+#endif
+}
+
 /* Memory that lives as long as the table; not zeroed. */
 void *
 dr_keytable_allocate(DrKeyTable *table, Size size)
@@ -139,8 +173,9 @@ dr_keytable_allocate(DrKeyTable *table, Size size)
 		return MemoryContextAllocHuge(table->context, size);
 	if (size > table->left)
 	{
-		table->left = table->block == NULL ? FIRST_BLOCK : BLOCK;
+		table->left = next_block_size(table);
 		table->block = MemoryContextAlloc(table->context, table->left);
+		ask_for_large_pages(table->block, table->left);
 	}
 	result = table->block;
 	table->block += size;
@@ -150,10 +185,16 @@ dr_keytable_allocate(DrKeyTable *table, Size size)
 
 /* -------------------------------------------------------------------- keys */
 
+/* Processors have an instruction for the checksum; what is alike is alike in
+ * some of its bits, so they are mixed. */
 uint32
 dr_keytable_hash(const char *image, uint32 size)
 {
-	return hash_bytes((const unsigned char *) image, size);
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, image, size);
+	return murmurhash32(crc);
 }
 
 /* Have the bucket that a key of that hash lies in, or near, fetched. */
