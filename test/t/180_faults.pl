@@ -5,12 +5,28 @@
 # Memory and disk are as full as a library says that the server is started with
 # (lib/faults.c): the n-th request fails, for a row of n until the operation comes
 # to its end.  No mount and no other right is needed for that.  For each n with
-# DR_FAULTS=all.  DR_RESOURCES picks from "disk memory temporary_files time".
+# DR_FAULTS=all.  DR_RESOURCES picks from "disk file_system memory temporary_files
+# time".
+#
+# The database lies in a small file system, where the system lets its users have
+# one in a namespace of their own; and this is filled up, until n pages are left.
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+
+# Once more, as it was called, in a namespace where we may mount.
+BEGIN
+{
+	my @unshare = qw(unshare --user --map-current-user --keep-caps --mount);
+
+	if (!exists $ENV{DR_MAY_MOUNT})
+	{
+		$ENV{DR_MAY_MOUNT} = system("@unshare mount -t tmpfs -o size=64k tmpfs /mnt 2>/dev/null") == 0 ? 1 : 0;
+		exec(@unshare, $^X, (map { "-I$_" } @INC), $0) if $ENV{DR_MAY_MOUNT};
+	}
+}
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -52,7 +68,28 @@ CONF
 	$node->start;
 }
 
-sub session { return DrSession->new(name => '', connstr => $node->connstr('postgres')); }
+# The file system that the database lies in.
+my $disk = PostgreSQL::Test::Utils::tempdir();
+my $ballast = "$disk/ballast";
+if ($ENV{DR_MAY_MOUNT})
+{
+	system('mount', '-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', $disk) == 0 or die 'could not mount';
+}
+mkdir "$disk/space" or die "mkdir: $!";
+$node->safe_psql('postgres', "CREATE TABLESPACE small LOCATION '$disk/space'");
+$node->safe_psql('postgres', 'CREATE DATABASE small TABLESPACE small');
+
+# So many bytes are left there.
+sub fill_disk
+{
+	my ($left) = @_;
+
+	my ($free) = `df --output=avail -B1 '$disk'` =~ /^(\d+)$/m;
+	system('fallocate', '-l', $free - $left, $ballast) == 0 or die 'fallocate' if $free > $left;
+	return '';
+}
+
+sub session { return DrSession->new(name => '', connstr => $node->connstr('small')); }
 
 my $observer = session();
 $observer->safe("CREATE EXTENSION dailyrollup;\n$DrFaults::SQL
@@ -63,12 +100,13 @@ my $baseline = DrFaults::objects($observer);
 my $count = 0;
 
 # What there may be too little of.  "states" are the errors that it ends in; "arm"
-# limits the session to n.
+# limits the session to n, by SQL or before.
 # An n is followed by one that is "factor" times as great.
 my $large = "SET dr_test.scale = 30; SET work_mem = '64kB'; SET hash_mem_multiplier = 1;";
 my %resources = (
 	memory => { states => '53200', settings => 'SET dr_test.scale = 4;', factor => 2, arm => sub { "SELECT fault_arm(false, $_[0]);" } },
 	disk => { states => '53100', settings => $large, factor => 2.5, arm => sub { "SELECT fault_arm(true, $_[0]);" } },
+	file_system => { states => '53100', settings => $large, factor => 4, arm => sub { fill_disk(8192 * ($_[0] - 1)) } },
 	temporary_files => { states => '53400', settings => $large, factor => 4, arm => sub { "SET temp_file_limit = '" . 16 * $_[0] . "kB';" } },
 	time => { states => '57014', settings => $large, factor => 3, arm => sub { "SET statement_timeout = '$_[0]ms';" } });
 
@@ -80,6 +118,7 @@ sub try_with
 	my $answer = $session->run($resources{$resource}{arm}->($n) . "\n" . DrFaults::sql($case->{op}, 'run', $case->{rollup}));
 	my $disarmed;
 
+	unlink $ballast;
 	# what is left to fail may fail here
 	for (1 .. 5)
 	{
@@ -143,7 +182,13 @@ sub try_operation
 	return $faults;
 }
 
-for my $resource (split ' ', $ENV{DR_RESOURCES} // 'disk memory temporary_files time')
+my @resources = split ' ', $ENV{DR_RESOURCES} // 'disk file_system memory temporary_files time';
+if (!$ENV{DR_MAY_MOUNT} && grep { $_ eq 'file_system' } @resources)
+{
+	@resources = grep { $_ ne 'file_system' } @resources;
+  SKIP: { skip('file_system: the system does not let its users mount one', 1) }
+}
+for my $resource (@resources)
 {
 	my $faults = 0;
 	$faults += try_operation($_, $resource) for @DrFaults::operations;
@@ -155,4 +200,5 @@ is(join("\n", slurp_file($node->logfile) =~ /^.*(?:XX000|cache lookup|could not 
 
 $observer->quit;
 $node->stop;
+system('umount', $disk) if $ENV{DR_MAY_MOUNT};
 done_testing();
