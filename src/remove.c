@@ -19,6 +19,7 @@
 #include "debug.h"
 #include "locks.h"
 #include "objects.h"
+#include "stop.h"
 
 static void
 add_object(ObjectAddresses *objects, Oid class, Oid object)
@@ -97,6 +98,26 @@ dr_remove(const DrRollup *rollup, bool drop_live, DropBehavior behavior)
 
 PG_FUNCTION_INFO_V1(dailyrollup_drop);
 
+/*
+ * All that goes, or loses a trigger, at once: readers of the view lock it before
+ * the source, others the source first.  (A DROP ... CASCADE has the server's order
+ * of locks, so dr_remove has none of its own to keep.)
+ */
+static void
+stop_everybody(const DrRollup *rollup)
+{
+	Oid			relations[] = {
+		rollup->live, rollup->current_view, rollup->events, rollup->definition,
+		rollup->shadow, rollup->marks
+	};
+	List	   *others = NIL;
+
+	for (int i = 0; i < lengthof(relations); i++)
+		if (OidIsValid(relations[i]))
+			others = lappend_oid(others, relations[i]);
+	dr_stop_everybody(rollup->source, others);
+}
+
 Datum
 dailyrollup_drop(PG_FUNCTION_ARGS)
 {
@@ -108,6 +129,7 @@ dailyrollup_drop(PG_FUNCTION_ARGS)
 	/* In lock order.  A writer that holds the source may still have to read
 	 * the definition: of that only the refresh lock is taken first. */
 	dr_locks_refresh(rollup->definition, dr_catalog_name(live));
+	stop_everybody(dr_catalog_owned(live));
 	dr_remove(dr_catalog_owned(live), PG_GETARG_BOOL(1), DROP_RESTRICT);
 	PG_RETURN_VOID();
 }

@@ -233,33 +233,33 @@ lock_in_slice(List *relations, LOCKMODE mode)
 	return false;
 }
 
-/* The source first, then its partitions, then live; and a view, if one is given. */
+/* The source first, then its partitions, then the others. */
 static List *
-writers_relations(Oid source, Oid live, Oid view)
+with_partitions(Oid source, List *others)
 {
 	List	   *relations = list_copy(find_all_inheritors(source, NoLock, NULL));
 
 	relations = lcons_oid(source, list_delete_oid(relations, source));
-	relations = lappend_oid(relations, live);
-	return OidIsValid(view) ? lappend_oid(relations, view) : relations;
+	return list_concat(relations, others);
 }
 
 /*
  * Tries, each after a little while; in vain for long, for under many writers
- * there is hardly a moment without one, they queue in slices.  With a source
- * the relations are its and live's, listed anew each time.
+ * there is hardly a moment without one, they queue in slices.  With a source its
+ * partitions are listed anew each time.
  */
 static void
-lock_all(List *relations, Oid source, Oid live, Oid view, LOCKMODE mode)
+lock_all(Oid source, List *others, LOCKMODE mode)
 {
 	DrPatience	patience = dr_patience_begin();
 	TimestampTz since = GetCurrentTimestamp();
+	List	   *relations = others;
 	Oid			in_the_way;
 
 	for (int tries = 0;; tries++)
 	{
 		if (OidIsValid(source))
-			relations = writers_relations(source, live, view);
+			relations = with_partitions(source, others);
 		in_the_way = try_all(relations, mode);
 		if (!OidIsValid(in_the_way))
 			break;
@@ -274,15 +274,15 @@ lock_all(List *relations, Oid source, Oid live, Oid view, LOCKMODE mode)
 
 	/* a partition may have come while we waited */
 	if (OidIsValid(source) &&
-		list_difference_oid(writers_relations(source, live, view), relations) != NIL)
-		lock_all(NIL, source, live, view, mode);
+		list_difference_oid(with_partitions(source, others), relations) != NIL)
+		lock_all(source, others, mode);
 }
 
 /* One relation, to the end of the transaction. */
 void
 dr_stop_users(Oid relation, LOCKMODE mode)
 {
-	lock_all(list_make1_oid(relation), InvalidOid, InvalidOid, InvalidOid, mode);
+	lock_all(InvalidOid, list_make1_oid(relation), mode);
 }
 
 /* Stop all who write to the source, to a partition or to live, to the end of the
@@ -290,12 +290,19 @@ dr_stop_users(Oid relation, LOCKMODE mode)
 void
 dr_stop_writers(Oid source, Oid live)
 {
-	lock_all(NIL, source, live, InvalidOid, ShareRowExclusiveLock);
+	lock_all(source, list_make1_oid(live), ShareRowExclusiveLock);
 }
 
 /* And all who read the view. */
 void
 dr_stop_writers_and_readers(Oid source, Oid live, Oid view)
 {
-	lock_all(NIL, source, live, view, ShareRowExclusiveLock);
+	lock_all(source, list_make2_oid(live, view), ShareRowExclusiveLock);
+}
+
+/* Stop all who use the source, a partition or one of the others in any way. */
+void
+dr_stop_everybody(Oid source, List *others)
+{
+	lock_all(source, others, AccessExclusiveLock);
 }
