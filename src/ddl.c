@@ -201,6 +201,10 @@ follow_owner(const DrRollup *rollup)
 	if (to == rollup->owner)
 		return;
 	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));
+	/* a shadow may have come, or gone, while we waited for that */
+	rollup = dr_catalog_find(rollup->live, NULL);
+	if (rollup == NULL)
+		return;
 	hand_over(rollup->live, rollup->owner, to);
 	hand_over(rollup->current_view, rollup->owner, to);
 	hand_over(rollup->marks, rollup->owner, to);

@@ -503,11 +503,11 @@ finish_refresh(Refresh *refresh)
 	{
 		dr_locks_source(refresh->rollup->source,
 						dr_catalog_name(refresh->rollup->source));
-		refresh->def = dr_definition_read(refresh->rollup->source,
-										  refresh->rollup->events,
+		refresh->def = dr_definition_read(refresh->rollup->source, refresh->rollup->events,
 										  refresh->rollup->definition);
 		DR_WAITPOINT("refresh-source-locked");
 		waits = dr_locks_limit_waits();
+		dr_shadow_follow_owner(refresh->rollup);
 		bring_content(refresh);
 		settle(refresh);
 		dr_locks_unlimit_waits(waits);
