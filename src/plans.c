@@ -5,8 +5,9 @@
  * The definition, read from the rollup's views, and prepared plans.  The
  * server replans a plan by itself when a table changes; but from our text,
  * which names columns, functions, types: anything that may rename one of these
- * drops the whole entry.  One that is in use further up the stack is freed at
- * the end of the transaction.
+ * drops the whole entry.  It is freed when it is asked for again, but one that is
+ * in use further up the stack at the end of the transaction.  So is one that nobody
+ * asks for any more.
  */
 #include "plans.h"
 
@@ -84,8 +85,16 @@ free_garbage(XactEvent event, void *arg)
 		return;
 	hash_seq_init(&status, slots);
 	while ((slot = hash_seq_search(&status)) != NULL)
+	{
 		if (slot->plans != NULL)
 			slot->plans->uses = 0;
+		if (slot->valid)
+			continue;
+		/* the rollup may have gone for good */
+		if (slot->plans != NULL)
+			discard(slot->plans);
+		(void) hash_search(slots, &slot->live, HASH_REMOVE, NULL);
+	}
 	foreach(cell, garbage)
 		discard(lfirst(cell));
 	list_free(garbage);
