@@ -208,10 +208,27 @@ check_constraints(Oid table, bool is_live)
 	table_close(pg_trigger, AccessShareLock);
 }
 
+static bool
+is_early(const Trigger *trigger)
+{
+	return TRIGGER_FOR_ROW(trigger->tgtype) && TRIGGER_FOR_BEFORE(trigger->tgtype);
+}
+
+/* Is there a trigger that may change a row before it is written, or leave it out? */
+static bool
+has_early_trigger(const TriggerDesc *triggers)
+{
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (is_early(&triggers->triggers[i]))
+			return true;
+	return false;
+}
+
 /*
  * An error where live, a shadow or the marks take part in inheritance, as
  * statements that name another table would reach them unguarded, where rules
- * change what is done to them, or where they have a deferrable constraint.
+ * change what is done to them, or where they have a deferrable constraint.  Live's
+ * content is counted; of a mark that a trigger leaves out nobody would know.
  */
 void
 dr_adopt_check_again(Oid table, bool is_live)
@@ -224,6 +241,8 @@ dr_adopt_check_again(Oid table, bool is_live)
 		reject_change(table, is_live, "has rules");
 	if (get_rel_relispartition(table) || has_superclass(table) || has_subclass(table))
 		reject_change(table, is_live, "takes part in inheritance");
+	if (!is_live && has_early_trigger(rel->trigdesc))
+		reject_change(table, is_live, "has a trigger that fires before a row is written");
 	check_constraints(table, is_live);
 	relation_close(rel, AccessShareLock);
 }
@@ -255,8 +274,7 @@ dr_adopt_warn_of_triggers(Oid live)
 	TriggerDesc *triggers = rel->trigdesc;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		if (TRIGGER_FOR_ROW(triggers->triggers[i].tgtype) &&
-			TRIGGER_FOR_BEFORE(triggers->triggers[i].tgtype))
+		if (is_early(&triggers->triggers[i]))
 			ereport(WARNING,
 					(errmsg("trigger \"%s\" of rollup \"%s\" fires before a row is written",
 							triggers->triggers[i].tgname, RelationGetRelationName(rel)),

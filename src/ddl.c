@@ -14,7 +14,8 @@
  *	our tables unlogged, or hidden		refused
  *	a deferrable constraint of live or
  *	the marks, a rule, either below
- *	another table						refused
+ *	another table, a BEFORE ROW trigger
+ *	on the marks						refused
  */
 #include "ddl.h"
 

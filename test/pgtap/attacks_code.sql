@@ -128,6 +128,8 @@ FROM (SELECT m FROM marks LIMIT 1) x, (VALUES
   ('CREATE RULE nothing AS ON INSERT TO MARKS DO INSTEAD NOTHING', '0A000 table "dailyrollup.marks_N" of a rollup cannot serve it any more: it has rules'),
   ('CREATE RULE nothing AS ON DELETE TO MARKS DO INSTEAD NOTHING', '0A000 table "dailyrollup.marks_N" of a rollup cannot serve it any more: it has rules'),
   ('CREATE TABLE ac.heir () INHERITS (MARKS)', '0A000 table "dailyrollup.marks_N" of a rollup cannot serve it any more: it takes part in inheritance'),
+  ('CREATE TRIGGER early BEFORE INSERT ON MARKS FOR EACH ROW EXECUTE FUNCTION ac.spy_trigger()', '0A000 table "dailyrollup.marks_N" of a rollup cannot serve it any more: it has a trigger that fires before a row is written'),
+  ('CREATE TRIGGER early BEFORE DELETE ON MARKS FOR EACH ROW EXECUTE FUNCTION ac.spy_trigger()', '0A000 table "dailyrollup.marks_N" of a rollup cannot serve it any more: it has a trigger that fires before a row is written'),
   ('CREATE CONSTRAINT TRIGGER later AFTER INSERT ON MARKS DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ac.spy_trigger()', '0A000 constraint "later" of table "dailyrollup.marks_N" is deferrable')) v(statement, says);
 SELECT is(try('ac_writer', $$INSERT INTO ac.s VALUES ('k1', 'sad', '2026-01-01', 7)$$), 'ok', 'and writers write');
 

@@ -268,7 +268,7 @@ SELECT is(relowner::regrole::text, 'pt_owner', 'a superuser''s rollup belongs to
 SELECT marks AS spied_marks FROM dailyrollup.rollups WHERE live = 'pt.spied_n'::regclass \gset
 SET ROLE pt_owner;
 CREATE TRIGGER spy BEFORE INSERT OR UPDATE OR DELETE ON pt.spied_n FOR EACH ROW EXECUTE FUNCTION pt.spy_trigger();
-CREATE TRIGGER spy BEFORE INSERT OR DELETE ON :spied_marks FOR EACH ROW EXECUTE FUNCTION pt.spy_trigger();
+CREATE TRIGGER spy AFTER INSERT OR DELETE ON :spied_marks FOR EACH ROW EXECUTE FUNCTION pt.spy_trigger();
 RESET ROLE;
 GRANT INSERT ON pt.spied TO pt_writer;
 SELECT is((SELECT is_called FROM pt.as_other), false, 'creation calls nothing as another');
