@@ -468,7 +468,7 @@ read_events(DrDefinition *def, const Query *query, TupleDesc view)
 		SortGroupClause *item = lfirst_node(SortGroupClause, cell);
 		TargetEntry *entry = get_sortgroupclause_tle(item, query->targetList);
 
-		/* the last item, by image, is of the whole row */
+		/* the last item, if any, is by image */
 		if (entry->resjunk)
 			continue;
 		if (get_sortgroupref_clause_noerr(item->tleSortGroupRef, query->distinctClause) != NULL)

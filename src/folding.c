@@ -388,14 +388,14 @@ append_best(StringInfo buf, const DrDefinition *def)
 					 " pg_catalog.count(*) FILTER (WHERE NOT \"dailyrollup fresh\") OVER equal AS \"dailyrollup stored_equal\","
 					 " pg_catalog.count(*) FILTER (WHERE \"dailyrollup fresh\") OVER equal AS \"dailyrollup fresh_equal\""
 					 " FROM found e WINDOW event AS (PARTITION BY %s),"
-					 " best AS (PARTITION BY %s ORDER BY %s),"
-					 " equal AS (PARTITION BY %s ORDER BY %s"
+					 " best AS (PARTITION BY %s ORDER BY %s%s),"
+					 " equal AS (PARTITION BY %s ORDER BY %s%s"
 					 " RANGE BETWEEN CURRENT ROW AND CURRENT ROW)),"
 					 " best AS MATERIALIZED (SELECT * FROM ranked"
 					 " WHERE \"dailyrollup n\" = 1"
 					 " AND \"dailyrollup stored_equal\" <= \"dailyrollup fresh_equal\")",
 					 dr_phrase_event_columns(def), rows(def, ADDED),
-					 event, event, order, event, order);
+					 event, event, event, order, event, event, order);
 }
 
 /*

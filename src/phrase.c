@@ -37,6 +37,7 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "pack.h"
 
 /* ------------------------------------------------------------------ pieces */
 
@@ -449,19 +450,23 @@ dr_phrase_dedup_columns(const DrDefinition *def, bool in_source)
 	return event_columns(def, def->dedup_by, def->ndedup, in_source, "");
 }
 
-/*
- * How the rows of one event are ordered, the one that counts first: by
- * dedup_order, the other columns, then by image.  A total order.
- */
+/* How the rows of one event are ordered, the one that counts first, from a comma
+ * on: by dedup_order, the other columns, then by image, which only some types'
+ * equal values differ in.  A total order. */
 char *
 dr_phrase_dedup_order(const DrDefinition *def, bool in_source)
 {
-	char	   *by = event_columns(def, def->dedup_order, def->ndedup_order,
-								   in_source, " ASC NULLS LAST");
+	int		   *images = palloc(def->nevents * sizeof(int));
+	int			n = 0;
 
-	return psprintf("%s%sROW(%s) USING OPERATOR(pg_catalog.*<)",
-					by, def->ndedup_order > 0 ? ", " : "",
-					event_columns(def, NULL, def->nevents, in_source, ""));
+	for (int i = 0; i < def->nevents; i++)
+		if (!dr_pack_tells_apart(def->events[i].type, def->events[i].collation))
+			images[n++] = i;
+	return psprintf("%s%s%s", def->ndedup_order > 0 ? ", " : "",
+					event_columns(def, def->dedup_order, def->ndedup_order, in_source,
+								  " ASC NULLS LAST"), n == 0 ? "" :
+					psprintf(", ROW(%s) USING OPERATOR(pg_catalog.*<)",
+							 event_columns(def, images, n, in_source, "")));
 }
 
 /* The columns of events over the alias "e". */
@@ -500,8 +505,7 @@ dr_phrase_append_events(StringInfo buf, const DrDefinition *def,
 		appendStringInfoString(buf, ") e");
 	}
 
-	appendStringInfo(buf, " ORDER BY %s, %s", distinct,
-					 dr_phrase_dedup_order(def, in_source));
+	appendStringInfo(buf, " ORDER BY %s%s", distinct, dr_phrase_dedup_order(def, in_source));
 }
 
 /* The defining query over "from", which stands for the events; its columns in

@@ -346,7 +346,7 @@ dr_query_merge_added(const DrDefinition *def, const DrRollup *rollup, Oid table,
 					 dr_phrase_record_equal(def, rollup->key_type, dr_phrase_mark_key(def, "w"),
 											dr_phrase_mark_key(def, "a")));
 	if (deduplicate)
-		appendStringInfo(&events, " ORDER BY %s, %s", by, dr_phrase_dedup_order(def, false));
+		appendStringInfo(&events, " ORDER BY %s%s", by, dr_phrase_dedup_order(def, false));
 	appendStringInfoChar(&events, ')');
 
 	initStringInfo(&content);
