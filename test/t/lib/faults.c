@@ -84,7 +84,7 @@ disk_is_full(int fd, off_t end)
 	if (length < 0)
 		return 0;
 	path[length] = '\0';
-	if (strstr(path, "/base/") == NULL || !fails(&disk_left))
+	if ((strstr(path, "/base/") == NULL && strstr(path, "/PG_") == NULL) || !fails(&disk_left))
 		return 0;
 	errno = ENOSPC;
 	return 1;
