@@ -11,6 +11,7 @@
  */
 #include "change.h"
 
+#include "duplicates.h"
 #include "phrase.h"
 
 /* "ROW(a.m1, …)::record *<> ROW(b.m1, …)::record": their images differ. */
@@ -143,7 +144,7 @@ dr_change_content_of_waiting(const DrDefinition *def, const DrRollup *rollup,
 					 waiting_has_null, event_has_null, waiting_has_null,
 					 dr_phrase_record_equal(def, rollup->key_type, event, waiting));
 	}
-	return dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def));
+	return dr_phrase_content(def, &scope, dr_duplicates_are_possible(def));
 }
 
 /*

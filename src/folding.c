@@ -31,6 +31,7 @@
 #include "utils/rel.h"
 
 #include "change.h"
+#include "duplicates.h"
 #include "phrase.h"
 #include "query.h"
 
@@ -110,7 +111,7 @@ dr_folding_is_blind_at_ties(const DrDefinition *def)
 bool
 dr_folding_needs_locks(const DrDefinition *def)
 {
-	return dr_phrase_duplicates_possible(def) || dr_folding_is_blind_at_ties(def);
+	return dr_duplicates_are_possible(def) || dr_folding_is_blind_at_ties(def);
 }
 
 /*
@@ -405,7 +406,7 @@ append_best(StringInfo buf, const DrDefinition *def)
 char *
 dr_folding_apply(const DrDefinition *def, const DrRollup *rollup, bool many)
 {
-	bool		deduplicate = dr_phrase_duplicates_possible(def);
+	bool		deduplicate = dr_duplicates_are_possible(def);
 	char	   *unheard = among(def, rollup, dr_phrase_event_key(def),
 								dr_phrase_mark_key(def, "w"), "waiting w", false, many);
 	char	   *adds;

@@ -33,8 +33,9 @@
 #include "utils/sortsupport.h"
 #include "utils/typcache.h"
 
-#include "intake.h"
+#include "duplicates.h"
 #include "folding.h"
+#include "intake.h"
 #include "keytable.h"
 #include "phrase.h"
 #include "tally.h"
@@ -227,7 +228,7 @@ DrGather *
 dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate *rows,
 				TupleDesc desc)
 {
-	bool		deduplicate = dr_phrase_duplicates_possible(def);
+	bool		deduplicate = dr_duplicates_are_possible(def);
 	DrIntake   *intake = dr_folding_is_blind_at_ties(def) ? NULL :
 		dr_intake_make(def, deduplicate);
 	DrGather   *gather;

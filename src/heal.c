@@ -35,6 +35,7 @@
 
 #include "boundary.h"
 #include "debug.h"
+#include "duplicates.h"
 #include "folding.h"
 #include "guc.h"
 #include "objects.h"
@@ -241,7 +242,7 @@ dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, 
 		.table = table,
 		.dirties = dirties,
 		.boundary = boundary,
-		.deduplicate = dr_phrase_duplicates_possible(def),
+		.deduplicate = dr_duplicates_are_possible(def),
 		.types = {INT8OID, time, time},
 		.values = {Int64GetDatum(rollup->epoch)}
 	};

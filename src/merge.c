@@ -32,6 +32,7 @@
 #include "check.h"
 #include "debug.h"
 #include "digest.h"
+#include "duplicates.h"
 #include "guc.h"
 #include "objects.h"
 #include "phrase.h"
@@ -234,7 +235,7 @@ static DrDigest *
 digest_window(const DrRollup *rollup, const DrDefinition *def, const Bounds *bounds,
 			  DrSwept *digested)
 {
-	bool		deduplicate = dr_phrase_duplicates_possible(def);
+	bool		deduplicate = dr_duplicates_are_possible(def);
 	DrDigest   *digest;
 
 	if (dr_guc_fold_method == DR_FOLD_STATEMENT)

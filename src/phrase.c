@@ -2,7 +2,6 @@
  * phrase.c
  *		The pieces that SQL over a rollup is put together from.
  *
- *
  *		events		the source's rows within bounds, the columns used alone,
  *					under the alias "e" and the names of events_<id>
  *		content		the defining query over deduplicated events
@@ -19,24 +18,16 @@
  */
 #include "phrase.h"
 
-#include "access/genam.h"
-#include "access/nbtree.h"
-#include "access/table.h"
-#include "catalog/pg_am.h"
-#include "catalog/pg_index.h"
+#include "access/htup_details.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
-#include "commands/defrem.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "compat.h"
 #include "pack.h"
 
 /* ------------------------------------------------------------------ pieces */
@@ -293,78 +284,6 @@ dr_phrase_key_json(const DrDefinition *def, char **texts)
 
 /* ------------------------------------------------------------------ events */
 
-static bool
-is_dedup_column(const DrDefinition *def, AttrNumber attno)
-{
-	for (int i = 0; i < def->ndedup; i++)
-		if (def->events[def->dedup_by[i]].attno == attno)
-			return true;
-	return false;
-}
-
-/*
- * Does this unique index make two rows equal in dedup_by impossible?  It must
- * be enforced at once and for all rows, by plain NOT NULL columns out of
- * dedup_by (or with NULLS NOT DISTINCT), by each column's own equality.
- */
-static bool
-index_forbids_duplicates(const DrDefinition *def, Relation source, Relation index)
-{
-	Form_pg_index form = index->rd_index;
-
-	if (!form->indisunique || !form->indimmediate || !form->indisvalid ||
-		!form->indisready ||
-		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) ||
-		index->rd_rel->relam != BTREE_AM_OID)
-		return false;
-
-	for (int i = 0; i < form->indnkeyatts; i++)
-	{
-		AttrNumber	attno = form->indkey.values[i];
-		Form_pg_attribute attribute;
-		Oid			opclass;
-
-		if (attno <= 0 || !is_dedup_column(def, attno))
-			return false;
-		attribute = TupleDescAttr(RelationGetDescr(source), attno - 1);
-		if (!dr_att_not_null(attribute) && !form->indnullsnotdistinct)
-			return false;
-		opclass = GetDefaultOpClass(attribute->atttypid, BTREE_AM_OID);
-		if (!OidIsValid(opclass) ||
-			get_opclass_family(opclass) != index->rd_opfamily[i] ||
-			index->rd_indcollation[i] != attribute->attcollation)
-			return false;
-	}
-	return true;
-}
-
-/* Must duplicates be looked for?  Not where a unique index forbids them; the
- * caller holds a lock on the source that keeps the index. */
-bool
-dr_phrase_duplicates_possible(const DrDefinition *def)
-{
-	Relation	source;
-	List	   *indexes;
-	ListCell   *cell;
-	bool		possible = true;
-
-	if (def->ndedup == 0)
-		return false;
-
-	source = table_open(def->source, AccessShareLock);
-	indexes = RelationGetIndexList(source);
-	foreach(cell, indexes)
-	{
-		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-
-		if (index_forbids_duplicates(def, source, index))
-			possible = false;
-		index_close(index, AccessShareLock);
-	}
-	table_close(source, AccessShareLock);
-	return possible;
-}
-
 /* A column of the events: in the source ("s") or in a subquery over it ("e"). */
 static char *
 event_column(const DrDefinition *def, int i, bool in_source)
@@ -450,23 +369,23 @@ dr_phrase_dedup_columns(const DrDefinition *def, bool in_source)
 	return event_columns(def, def->dedup_by, def->ndedup, in_source, "");
 }
 
-/* How the rows of one event are ordered, the one that counts first, from a comma
- * on: by dedup_order, the other columns, then by image, which only some types'
- * equal values differ in.  A total order. */
+/* How the rows of one event are ordered, from a comma on: by dedup_order, the other
+ * columns, then by image, where equal values may differ in it.  A total order. */
 char *
 dr_phrase_dedup_order(const DrDefinition *def, bool in_source)
 {
+	char	   *by = event_columns(def, def->dedup_order, def->ndedup_order, in_source, " ASC NULLS LAST");
+	char	   *image = "";
 	int		   *images = palloc(def->nevents * sizeof(int));
 	int			n = 0;
 
 	for (int i = 0; i < def->nevents; i++)
 		if (!dr_pack_tells_apart(def->events[i].type, def->events[i].collation))
 			images[n++] = i;
-	return psprintf("%s%s%s", def->ndedup_order > 0 ? ", " : "",
-					event_columns(def, def->dedup_order, def->ndedup_order, in_source,
-								  " ASC NULLS LAST"), n == 0 ? "" :
-					psprintf(", ROW(%s) USING OPERATOR(pg_catalog.*<)",
-							 event_columns(def, images, n, in_source, "")));
+	if (n > 0)
+		image = psprintf(", ROW(%s) USING OPERATOR(pg_catalog.*<)",
+						 event_columns(def, images, n, in_source, ""));
+	return psprintf("%s%s%s", def->ndedup_order > 0 ? ", " : "", by, image);
 }
 
 /* The columns of events over the alias "e". */

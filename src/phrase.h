@@ -47,7 +47,6 @@ extern char *dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **le
 								bool no_nulls);
 extern char *dr_phrase_is_plain(const DrDefinition *def, char **texts);
 extern char *dr_phrase_key_json(const DrDefinition *def, char **texts);
-extern bool dr_phrase_duplicates_possible(const DrDefinition *def);
 extern char *dr_phrase_expression(const DrDefinition *def, Node *expr);
 extern char *dr_phrase_dedup_columns(const DrDefinition *def, bool in_source);
 extern char *dr_phrase_dedup_order(const DrDefinition *def, bool in_source);

@@ -7,6 +7,7 @@
 #include "utils/builtins.h"
 
 #include "change.h"
+#include "duplicates.h"
 #include "phrase.h"
 
 /* ------------------------------------------------------------- the refresh */
@@ -34,7 +35,7 @@ dr_query_content(const DrDefinition *def, const char *lower, const char *upper)
 {
 	DrScope		scope = {.relation = def->source, .lower = lower, .upper = upper};
 
-	return dr_phrase_content(def, &scope, dr_phrase_duplicates_possible(def));
+	return dr_phrase_content(def, &scope, dr_duplicates_are_possible(def));
 }
 
 /*

@@ -13,7 +13,7 @@ use FindBin;
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel)],
-  [qw(catalog databases definition phrase patience tallyplan rival)],
+  [qw(catalog databases definition duplicates phrase patience tallyplan rival)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked)],
   [qw(query compare target content intake view)],
   [qw(folding event check current guard adopt steps replace sweep)],

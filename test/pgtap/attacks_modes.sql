@@ -591,7 +591,7 @@ DROP TABLE said;
 
 -- ==== Duplicates, with NULLs in what makes an event, and a unique index that
 -- comes and goes in the writer's transaction.  Protects append_best in
--- folding.c, dr_phrase_duplicates_possible where the fold asks it.
+-- folding.c, dr_duplicates_are_possible where the fold asks it.
 CREATE TABLE s (k text, t timestamptz NOT NULL, d int, v int);
 SELECT rollup_create('l', 'SELECT k, count(*) AS n, sum(v) AS total, latest(v, t) AS v, max(t) AS seen FROM s GROUP BY k', 't', dedup_by => '{k,t,d}', dedup_order => '{v}', mode => 'off');
 CALL rollup_run('l');
