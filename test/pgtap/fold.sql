@@ -1,10 +1,16 @@
--- The write-time fold, where events may come twice: of definitions that differ
--- in what has to be looked up, each transaction must leave live exact.
+-- The write-time fold, where events may come twice, or each row counts: of
+-- definitions that differ in what has to be looked up, each transaction must leave
+-- live exact.
+--
+-- Fails when a constant that stands for no value is taken for one (is_present in
+-- tally.c), when it hides at equal times that there was none (append_tied_keys in
+-- folding.c), and when a key whose row does not fit into memory is not computed
+-- again (dr_gather_keep in gather.c).
 SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
-SELECT plan(18);
+SELECT plan(27);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (k text NOT NULL, d date NOT NULL, ts timestamptz NOT NULL, n int, o int);
@@ -97,6 +103,49 @@ BEGIN
 END $$;
 SELECT is(f.differing(), '', 'batches that overlap');
 SELECT cmp_ok((SELECT count(*) FROM f.plain), '>', 200::bigint, 'of all keys');
+
+-- a constant for no value, where each row counts: at equal times it must not be
+-- taken for the value that was there, nor for one that is less, or greater
+CREATE FUNCTION f.define_each(name text, query text) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO f.rollups VALUES ('f.' || name);
+  SELECT rollup_create('f.' || name, query, 'ts', mode => 'off');
+$$;
+SELECT f.define_each('blind', 'SELECT k, coalesce(latest(n, ts), 0) AS n, max(ts) AS ts, coalesce(earliest(n, ts), 0) AS e, min(ts) AS t, count(*) AS c FROM f.s GROUP BY k');
+SELECT f.define_each('none', 'SELECT k, coalesce(max(n), 0) AS high, coalesce(min(n), 0) AS low, count(n) AS c FROM f.s GROUP BY k');
+SELECT f.define('none_once', 'SELECT k, coalesce(max(n), 0) AS high, coalesce(min(n), 0) AS low, count(n) AS c, max(ts) AS ts FROM f.s GROUP BY k');
+CALL rollup_run();
+INSERT INTO f.s SELECT 'n' || i, '2026-03-01', '2026-03-01 01:00Z', CASE WHEN i < 3 THEN NULL WHEN i < 6 THEN -7 ELSE 7 END, 5 FROM generate_series(0, 8) i;
+SELECT is(f.differing(), '', 'keys without a value, and with one');
+INSERT INTO f.s SELECT 'n' || i, '2026-03-01', '2026-03-01 01:00Z', (ARRAY[NULL, -5, 5])[i % 3 + 1], 6 FROM generate_series(0, 8) i;
+SELECT is(f.differing(), '', 'another row at the same time');
+INSERT INTO f.s SELECT 'n' || i, '2026-03-02', timestamptz '2026-03-01 01:00Z' + sign(i % 2 - 0.5)::int * interval '1 hour', (ARRAY[NULL, -5, 5])[i % 3 + 1], 6 FROM generate_series(0, 8) i;
+SELECT is(f.differing(), '', 'later and earlier ones');
+SELECT results_eq($$SELECT high, low, c FROM f.none WHERE k IN ('n0', 'n1', 'n3') ORDER BY k$$, $$VALUES (0, 0, 0::bigint), (-5, -5, 2), (-7, -7, 1)$$, 'no value is neither more nor less than any');
+DELETE FROM f.rollups WHERE name IN ('f.blind', 'f.none', 'f.none_once');
+SELECT rollup_drop('f.' || name) FROM unnest('{blind,none,none_once}'::text[]) name;
+
+-- rows of live that do not fit into memory
+CREATE TABLE f.w (k text NOT NULL, ts timestamptz NOT NULL, note text, o int);
+CREATE INDEX ON f.w (k, ts);
+SELECT f.define_each('wide', 'SELECT k, latest(note, ts) AS note, max(ts) AS ts, count(*) AS c FROM f.w GROUP BY k');
+INSERT INTO f.rollups VALUES ('f.wide_once'), ('f.wide_part');
+SELECT rollup_create('f.wide_once', 'SELECT k, latest(note, ts) AS note, max(ts) AS ts, count(*) AS c FROM f.w GROUP BY k', 'ts', dedup_by => '{k,ts}', dedup_order => '{o}', mode => 'off');
+SELECT rollup_create('f.wide_part', 'SELECT k, latest(note, ts) AS note, max(ts) AS ts, count(*) AS c FROM f.w WHERE o < 9 GROUP BY k', 'ts', dedup_by => '{k,ts}', dedup_order => '{o}', mode => 'off');
+CALL rollup_run();
+INSERT INTO f.w SELECT 'k' || i, '2026-01-01 01:00Z', repeat(md5(i::text), 30), 2 FROM generate_series(1, 300) i;
+SELECT is(f.differing(), '', 'wide rows');
+SET work_mem = '64kB';
+SET hash_mem_multiplier = 1;
+INSERT INTO f.w SELECT 'k' || i, '2026-01-01 02:00Z', 'later', 2 FROM generate_series(1, 300) i;
+SELECT is(f.differing(), '', 'later events of keys whose rows do not fit into memory');
+UPDATE f.w SET note = repeat(md5(k), 30) WHERE ts = '2026-01-01 02:00Z';
+INSERT INTO f.w SELECT 'k' || i, timestamptz '2026-01-01 00:00Z' + (i % 3) * interval '1 hour', 'better', 1 FROM generate_series(1, 300) i;
+SELECT is(f.differing(), '', 'earlier ones, and rows that win');
+INSERT INTO f.w SELECT 'k' || i, timestamptz '2026-01-01 00:00Z' + (i % 3) * interval '1 hour', 'worse', 3 FROM generate_series(1, 300) i;
+SELECT is(f.differing(), '', 'rows that lose');
+SELECT is((SELECT sum(c) FROM f.wide), 1200::numeric, 'each row counts');
+RESET work_mem;
+RESET hash_mem_multiplier;
 
 -- the owner knows the proof, and makes up a row while the fold locks its own
 SELECT proof FROM dailyrollup.rollups WHERE live = 'f.plain'::regclass \gset
