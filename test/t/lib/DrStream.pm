@@ -103,9 +103,17 @@ sub does
 {
 	my ($self, $name, $sql, %option) = @_;
 
-	# psql takes the rows of a COPY that is refused for statements
-	return '' if $self->{failed}{$name} && $sql =~ /^COPY /;
+	return '' if $self->refuses_copy($name, $sql);
 	return $self->judge($name, $sql, $self->session($name)->run($sql), %option);
+}
+
+# psql takes the rows of a COPY for statements where the server refuses it, as it
+# does in a transaction that has failed.
+sub refuses_copy
+{
+	my ($self, $name, $sql) = @_;
+
+	return $self->{failed}{$name} && $sql =~ /^COPY /;
 }
 
 # What the answer to SQL says; "strict": no error of the stream's own writes,
@@ -175,6 +183,7 @@ sub does_alongside
 {
 	my ($self, $name, $sql, %option) = @_;
 
+	return 1 if $self->refuses_copy($name, $sql);
 	$self->session($name)->send($sql);
 	$self->{pending}{$name} = [ $sql, %option ];
 	return $self->finish($name, 0.1);
