@@ -115,12 +115,13 @@ halve(DrDigest *digest)
 {
 	Size		size = dr_tally_state_size(dr_intake_tally(digest->intake));
 	DrKeyTable *table = digest->sweep.table;
-	DrEntry    *entry = table == NULL ? NULL : dr_keytable_first(table);
+	DrEntry    *entry;
 
 	/* (the rest of a batch counts for the keys of both) */
 	(void) dr_intake_finish(digest->intake);
 	dr_intake_halve(digest->intake, LEADERS_HALF);
-	for (; entry != NULL; entry = entry->next)
+	for (entry = table == NULL ? NULL : dr_keytable_first(table); entry != NULL;
+		 entry = entry->next)
 	{
 		if (dr_intake_looks_at(digest->intake, entry))
 			continue;
