@@ -10,8 +10,8 @@ use Exporter 'import';
 use File::Basename qw(basename);
 use IPC::Open2;
 
-our @EXPORT = qw($rows $days $rounds $keys scratch session result expect median middle note
-  interleave checkpoint in_transaction settle lake script_latency);
+our @EXPORT = qw($rows $days $rounds $keys scratch session session_in installed result expect median middle note
+  interleave checkpoint in_transaction settle lake refresh_lake script_latency);
 
 our $rows = $ENV{BENCH_ROWS} // 4_000_000;      # a day
 our $days = $ENV{BENCH_DAYS} // 3;              # history behind the day that is refreshed
@@ -63,6 +63,12 @@ sub session {
   $self->run(join '', map { "SET $_;\n" } 'client_min_messages = error', @settings);
   return $self;
 }
+
+# the same in another database
+sub session_in { my ($database, @settings) = @_; local $ENV{PGDATABASE} = $database; return session(@settings) }
+
+# whether the installation has this extension
+sub installed { my ($session, $extension) = @_; return $session->run("SELECT count(*) FROM pg_available_extensions WHERE name = '$extension'") }
 
 # Each measurement begins with a checkpoint: what it writes costs as much as the
 # first write to a page does, and the files of the log are there already.
@@ -140,6 +146,15 @@ sub lake {
   $session->run("SELECT bench.refresh('lake', $day); VACUUM ANALYZE lake.signals_latest");
   expect('the watermark', $session->run("SELECT rollup_watermark('lake.signals_latest') = bench.midnight($day)"), 't');
   return;
+}
+
+# Milliseconds of a refresh of the lake to a day, and what it said: undone, like
+# what comes before it (not timed).
+sub refresh_lake {
+  my ($session, $day, $before) = @_;
+  my ($ms, $said) = in_transaction($session, "SELECT * FROM bench.refresh('lake', $day)", $before);
+  settle($session, $before ? 'lake.signals' : (), 'lake.signals_latest');
+  return wantarray ? ($ms, $said) : $ms;
 }
 
 package Bench::Session;

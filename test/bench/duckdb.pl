@@ -30,11 +30,7 @@ my $micros = join ', ', map { /ts$|seen$|timestamp/ ? "(extract(epoch FROM $_) *
 expect("differences from DuckDB's fold", $psql->run("SELECT bench.differences('TABLE theirs', \$q\$SELECT $micros FROM ($ours) q\$q\$)"), 0);
 
 my %ms = interleave(
-  refresh => sub {
-    my $ms = in_transaction($psql, "SELECT bench.refresh('lake', $days + 1)");
-    settle($psql, 'lake.signals_latest');
-    return $ms;
-  },
+  refresh => sub { refresh_lake($psql, $days + 1) },
   duckdb => $duckdb);
 print $in "end\n";
 close $in;

@@ -27,17 +27,12 @@ for (sort keys %arrive) {
 }
 sub late {
   my ($which) = @_;
-  my ($ms, $said) = in_transaction($psql, "SELECT * FROM bench.refresh('lake', $days)", $arrive{$which});
+  my ($ms, $said) = refresh_lake($psql, $days, $arrive{$which});
   expect("late: $which", $said, "late|0|$late_keys{$which}");
-  settle($psql, 'lake.signals', 'lake.signals_latest');
   return $ms;
 }
 my %ms = interleave(
-  day => sub {
-    my $ms = in_transaction($psql, "SELECT bench.refresh('lake', $days + 1)");
-    settle($psql, 'lake.signals_latest');
-    return $ms;
-  },
+  day => sub { refresh_lake($psql, $days + 1) },
   percent => sub { late('percent') },
   one => sub { late('one') });
 result('late rows of 1% of the keys', 'the refresh of one day', $ms{percent} / $ms{day}, '<= 0.25');

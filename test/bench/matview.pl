@@ -17,11 +17,7 @@ for my $day (1 .. $days) {
   settle($psql, 'lake.signals_latest');
   my @concurrently = $day < $days ? () : (concurrently => sub { ($psql->time('REFRESH MATERIALIZED VIEW CONCURRENTLY bench.latest'))[0] });
   my %median = interleave(
-    refresh => sub {
-      my $ms = in_transaction($psql, "SELECT bench.refresh('lake', $day + 1)");
-      settle($psql, 'lake.signals_latest');
-      return $ms;
-    },
+    refresh => sub { refresh_lake($psql, $day + 1) },
     view => sub { ($psql->time('REFRESH MATERIALIZED VIEW bench.latest'))[0] },
     @concurrently);
   $ms{$day} = \%median;

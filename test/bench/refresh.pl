@@ -10,25 +10,22 @@ my $one = session('max_parallel_workers_per_gather = 0');
 my $two = session('max_parallel_workers_per_gather = 2');
 lake($one, $days);
 
-my $floor = qq{SELECT subject, name, count(*), min("timestamp"), max("timestamp") FROM lake.signals
-  WHERE "timestamp" >= bench.midnight($days) AND "timestamp" < bench.midnight($days + 1) GROUP BY subject, name OFFSET 1000000000};
+my $floor = $one->run("SELECT bench.scan_and_hash('lake.signals', $days)") . ' OFFSET 1000000000';
 $one->run('SET enable_sort = off');
 expect('the floor is a HashAggregate', $one->run("EXPLAIN $floor") =~ /HashAggregate/ ? 'yes' : 'no', 'yes');
 $one->run('RESET enable_sort');
 
-my $refresh = "SELECT * FROM bench.refresh('lake', $days + 1)";
 my $expected = 'fold|' . $one->run(qq{SELECT count(*) FROM (SELECT DISTINCT subject, name FROM lake.signals WHERE "timestamp" >= bench.midnight($days)) k}) . '|0';
 for ($one, $two) {
-  my (undef, $said) = in_transaction($_, "$refresh; SELECT count(*) FROM rollup_verify('lake.signals_latest')");
+  my (undef, $said) = in_transaction($_, "SELECT * FROM bench.refresh('lake', $days + 1); SELECT count(*) FROM rollup_verify('lake.signals_latest')");
   expect('a refresh, and rows that rollup_verify finds', $said, "$expected\n0");
   settle($_, 'lake.signals_latest');
 }
 
 sub refresh {
   my ($psql) = @_;
-  my ($ms, $said) = in_transaction($psql, $refresh);
+  my ($ms, $said) = refresh_lake($psql, $days + 1);
   expect('a refresh', $said, $expected);
-  settle($psql, 'lake.signals_latest');
   return $ms;
 }
 my %ms = interleave(

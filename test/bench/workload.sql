@@ -80,6 +80,16 @@ CREATE FUNCTION bench.definition(source text) RETURNS text LANGUAGE sql IMMUTABL
 		count(*) AS count, min("timestamp") AS first_seen, max("timestamp") AS last_seen
 	FROM %s AS s GROUP BY subject, name $$, source);
 
+-- The floor of a refresh: a day read once, grouped by the key.
+CREATE FUNCTION bench.scan_and_hash(source text, day int) RETURNS text LANGUAGE sql IMMUTABLE RETURN format($$
+	SELECT subject, name, count(*), min("timestamp"), max("timestamp") FROM %s
+	WHERE "timestamp" >= %L AND "timestamp" < %L GROUP BY subject, name $$, source, bench.midnight(day), bench.midnight(day + 1));
+
+-- one row, six hours before a day
+CREATE FUNCTION bench.late_row(source text, day int) RETURNS text LANGUAGE sql IMMUTABLE RETURN format($$
+	INSERT INTO %1$s SELECT subject, name, %2$L::timestamptz - interval '6 hours', 1, NULL, NULL, NULL, 'late' FROM %1$s LIMIT 1 $$,
+	source, bench.midnight(day));
+
 -- The source without what was delivered twice, by hand; condition: 'WHERE …'.
 CREATE FUNCTION bench.deduplicated(source text, condition text) RETURNS text LANGUAGE sql IMMUTABLE RETURN format($$
 	(SELECT DISTINCT ON (subject, name, "timestamp") * FROM %s %s
@@ -94,6 +104,20 @@ CREATE FUNCTION bench.merged(parts text) RETURNS text LANGUAGE sql IMMUTABLE RET
 		latest(loc_lat, loc_ts) AS loc_lat, latest(loc_lon, loc_ts) AS loc_lon, max(loc_ts) AS loc_ts,
 		sum(count)::bigint AS count, min(first_seen) AS first_seen, max(last_seen) AS last_seen
 	FROM (%s) AS p GROUP BY subject, name $$, parts);
+
+-- Merges row n of the definition's shape into row l, by hand; for SET.
+CREATE FUNCTION bench.assignments(n text) RETURNS text LANGUAGE sql IMMUTABLE RETURN replace($$
+	"timestamp" = greatest(l."timestamp", n."timestamp"),
+	value_number = CASE WHEN n.value_number_ts >= l.value_number_ts OR l.value_number_ts IS NULL THEN n.value_number ELSE l.value_number END,
+	value_number_ts = greatest(l.value_number_ts, n.value_number_ts),
+	value_string = CASE WHEN n.value_string_ts >= l.value_string_ts OR l.value_string_ts IS NULL THEN n.value_string ELSE l.value_string END,
+	value_string_ts = greatest(l.value_string_ts, n.value_string_ts),
+	loc_lat = CASE WHEN n.loc_ts >= l.loc_ts OR l.loc_ts IS NULL THEN n.loc_lat ELSE l.loc_lat END,
+	loc_lon = CASE WHEN n.loc_ts >= l.loc_ts OR l.loc_ts IS NULL THEN n.loc_lon ELSE l.loc_lon END,
+	loc_ts = greatest(l.loc_ts, n.loc_ts),
+	count = l.count + n.count,
+	first_seen = least(l.first_seen, n.first_seen),
+	last_seen = greatest(l.last_seen, n.last_seen) $$, ' n.', ' ' || n || '.');
 
 -- What <schema>.signals_latest_current is, by hand: live, and the day from
 -- :day on, of all keys or of those that the condition leaves ('AND …').
@@ -142,18 +166,7 @@ BEGIN
 			FROM (SELECT subject, name, "timestamp", count(*) AS n FROM arrived GROUP BY subject, name, "timestamp") a
 			WHERE n < (SELECT count(*) FROM %1$I.signals s
 				WHERE s.subject = a.subject AND s.name = a.name AND s."timestamp" = a."timestamp")) k;
-		UPDATE %1$I.signals_latest l SET
-			"timestamp" = greatest(l."timestamp", n."timestamp"),
-			value_number = CASE WHEN n.value_number_ts >= l.value_number_ts OR l.value_number_ts IS NULL THEN n.value_number ELSE l.value_number END,
-			value_number_ts = greatest(l.value_number_ts, n.value_number_ts),
-			value_string = CASE WHEN n.value_string_ts >= l.value_string_ts OR l.value_string_ts IS NULL THEN n.value_string ELSE l.value_string END,
-			value_string_ts = greatest(l.value_string_ts, n.value_string_ts),
-			loc_lat = CASE WHEN n.loc_ts >= l.loc_ts OR l.loc_ts IS NULL THEN n.loc_lat ELSE l.loc_lat END,
-			loc_lon = CASE WHEN n.loc_ts >= l.loc_ts OR l.loc_ts IS NULL THEN n.loc_lon ELSE l.loc_lon END,
-			loc_ts = greatest(l.loc_ts, n.loc_ts),
-			count = l.count + n.count,
-			first_seen = least(l.first_seen, n.first_seen),
-			last_seen = greatest(l.last_seen, n.last_seen)
+		UPDATE %1$I.signals_latest l SET %4$s
 		FROM (%2$s) n
 		WHERE l.subject = n.subject AND l.name = n.name
 			AND (seen IS NULL OR (n.subject, n.name) NOT IN (SELECT * FROM unnest(seen, seen_names)));
@@ -168,7 +181,8 @@ BEGIN
 	CREATE TRIGGER fold AFTER INSERT ON %1$I.signals REFERENCING NEW TABLE AS arrived
 		FOR EACH STATEMENT EXECUTE FUNCTION %1$I.fold() $sql$, schema,
 		bench.definition(bench.deduplicated('arrived', '')),
-		bench.definition(bench.deduplicated(schema || '.signals', 'r WHERE r.subject = k.subject AND r.name = k.name')));
+		bench.definition(bench.deduplicated(schema || '.signals', 'r WHERE r.subject = k.subject AND r.name = k.name')),
+		bench.assignments('n'));
 END $make$;
 
 -- The fold that makes a day's writes dearer as the day fills: the state at the
