@@ -6,14 +6,18 @@
 # BENCH_ROWS (a day: 4000000), BENCH_DAYS (of history: 3), BENCH_ROUNDS (5),
 # BENCH_SECONDS (a run of pgbench: 2), PG_CONFIG, PGTEST_USER, KEEP=1.
 #
+# TimescaleDB, pg_ivm and pg_incremental are in the run where PG_CONFIG's
+# installation has them, DuckDB where node is there; else they are left out.
+#
 # Table and chart go to test-output/bench/; those of a whole run, of a million
 # rows a day at least, also to doc/.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
-# in this order: matview moves the lake's watermark to where the others want it
-all='matview refresh duckdb memory late current year planning copy insert fold fill promote'
+# in this order: matview moves the lake's watermark to where the others want it,
+# and from timescaledb on the server preloads that
+all='matview refresh duckdb memory late current year planning copy insert fold fill promote incremental timescaledb'
 wanted=${BENCH:-$all}
 for name in $wanted; do
   case " $all " in *" $name "*) ;; *) die "no such benchmark: $name (there are: $all)" ;; esac
@@ -48,6 +52,18 @@ duckdb() {
   hand_over "$work/node_modules"
 }
 
+# peer EXTENSION: its version, if the installation has it
+peer() {
+  sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" "$sharedir/extension/$1.control" 2>/dev/null || true
+}
+
+# preload_timescaledb: restarts the cluster with it, if the installation has it
+preload_timescaledb() {
+  [ -n "$(peer timescaledb)" ] || return 0
+  printf '%s\n' "shared_preload_libraries = 'timescaledb'" "timescaledb.telemetry_level = off" >> "$cluster/postgresql.conf"
+  as_user pg_ctl -D "$cluster" -l "$log" -w -s restart
+}
+
 # Honest about commits: fsync and synchronous_commit are on, as in production.
 # No autovacuum within a measurement: the benchmarks vacuum between them.
 settings() {
@@ -77,7 +93,13 @@ machine() {
     "memory: $(awk '/^MemTotal/ {printf "%.0f GB", $2 / 1048576}' /proc/meminfo)" \
     "server: $("$PG_CONFIG" --version)" \
     "dailyrollup: $(git -c safe.directory='*' describe --always --dirty 2>/dev/null || sed -n "s/^default_version = '\(.*\)'/\1/p" "$ext.control")" \
-    "DuckDB: ${BENCH_DUCKDB:-left out}" \
+    "DuckDB: ${BENCH_DUCKDB:-left out}"
+  local extension version
+  for extension in TimescaleDB pg_ivm pg_incremental; do
+    version=$(peer "${extension,,}")
+    say "$extension: ${version:-left out}"
+  done
+  printf '%s\n' \
     "rows a day: $BENCH_ROWS" \
     "days of history: $BENCH_DAYS" \
     "rounds: $BENCH_ROUNDS, medians of them" \
@@ -96,6 +118,7 @@ bench() {
   for name in $all; do
     case " $wanted " in *" $name "*) ;; *) continue ;; esac
     say "$name, $(date +%T)" >&2
+    [ "$name" != timescaledb ] || preload_timescaledb
     as_user perl "test/bench/$name.pl" > "$work/out/$name.result" || { rc=1; say "$name FAILED" >&2; }
     cat "$work/out/$name.result"
     cat "$work/out/$name.result" >> "$output/results.tsv"
