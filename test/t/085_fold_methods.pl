@@ -131,6 +131,8 @@ for my $partitioned (0, 1)
 	refresh($name, 'little memory', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1", parts => 1, deep => 1, scan => 0, statement => 0);
 	refresh($name, 'less memory', "SET work_mem = '1MB'; SET hash_mem_multiplier = 1", parts => 1, deep => 0, statement => 0);
 	refresh($name, 'in parallel', "$later; SET work_mem = '64MB'", partner => 1, memory => 1, scan => 1, statement => 0);
+	# (within the first batch of rows)
+	refresh($name, 'in parallel, soon', "SET parallel_setup_cost = 1; SET work_mem = '64MB'", partner => 1, memory => 1, scan => 1, statement => 0);
 	refresh($name, 'in parallel, little memory', "$parallel; $little", partner => 1, parts => 1, deep => 1, statement => 0);
 	refresh($name, 'in parallel, less memory', "$later; SET work_mem = '768kB'; SET hash_mem_multiplier = 1", partner => 1, statement => 0);
 	refresh($name, 'few rows', "SET work_mem = '64MB'", partner => 0);
