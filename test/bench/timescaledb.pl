@@ -1,8 +1,8 @@
 # TimescaleDB's continuous aggregate, where TimescaleDB 2.18 or later is
 # installed: in a database of its own a hypertable of the lake's rows, a chunk a
-# day, and the same measures for each key and day.  It keeps less than the rollup: it counts
-# what was delivered twice, and the state of a key is yet to be put together
-# from its days.
+# day, and the same measures for each key and day.  It keeps less than the rollup:
+# it counts what was delivered twice, and the state of a key is yet to be put
+# together from its days.
 #
 # A refresh of one day, and one for a single late row, against a scan of the day
 # in the hypertable and against the rollup's own.  A refresh commits, so it can
@@ -79,7 +79,7 @@ note('for one late row it wrote ' . $psql->run("SELECT format('%s rows of %s', c
 # --- the times ----------------------------------------------------------------
 
 my $one = session_in('timescaledb', 'max_parallel_workers_per_gather = 0', 'enable_sort = off', 'enable_indexscan = off', 'enable_bitmapscan = off');
-my $hash = $one->run("SELECT bench.scan_and_hash('lake.signals', $days)") . ' OFFSET 1000000000';
+my $hash = $one->run("SELECT bench.scan_and_hash('lake.signals', $days)");
 my $scan = qq{SELECT count(value_number) FROM lake.signals WHERE "timestamp" >= bench.midnight($days) AND "timestamp" < bench.midnight($days + 1)};
 my $late_row = $lake->run("SELECT bench.late_row('lake.signals', $days)");
 my %ms = interleave(
