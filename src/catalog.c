@@ -380,6 +380,68 @@ dr_catalog_name(Oid relation)
 					get_namespace_name(get_rel_namespace(relation)), name);
 }
 
+static const char *
+role_name(Oid role)
+{
+	char	   *name = GetUserNameFromId(role, true);
+
+	return name ? name : psprintf("%u", role);
+}
+
+/*
+ * A part of the rollup that does not belong to the source's owner; InvalidOid:
+ * there is none.
+ */
+Oid
+dr_catalog_strange_part(const DrRollup *rollup, bool with_shadow)
+{
+	Oid			owner = dr_catalog_relation_owner(rollup->source);
+	Oid			parts[] = {
+		rollup->live, rollup->current_view, rollup->marks, rollup->events,
+		rollup->definition, get_typ_typrelid(rollup->key_type),
+		with_shadow ? rollup->shadow : InvalidOid
+	};
+
+	for (int i = 0; OidIsValid(owner) && i < lengthof(parts); i++)
+	{
+		Oid			other = OidIsValid(parts[i]) ? dr_catalog_relation_owner(parts[i]) : owner;
+
+		if (OidIsValid(other) && other != owner)
+			return parts[i];
+	}
+	return InvalidOid;
+}
+
+/* An error where there is one. */
+void
+dr_catalog_check_parts(const DrRollup *rollup, bool with_shadow)
+{
+	Oid			part = dr_catalog_strange_part(rollup, with_shadow);
+	Oid			owner = dr_catalog_relation_owner(rollup->source);
+
+	if (OidIsValid(part))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" does not belong to the owner of the source of rollup \"%s\"",
+						dr_catalog_name(part), dr_catalog_name(rollup->live)),
+				 errdetail("It belongs to \"%s\", the source to \"%s\".",
+						   role_name(dr_catalog_relation_owner(part)), role_name(owner)),
+				 errhint("Run ALTER TABLE %s OWNER TO %s: all of the rollup is handed over.",
+						 quote_qualified_identifier(get_namespace_name(get_rel_namespace(rollup->source)),
+													get_rel_name(rollup->source)),
+						 quote_identifier(role_name(owner)))));
+}
+
+/* Has the caller a right to it?  The source's owner has, to have all of it handed
+ * over. */
+static bool
+is_owned(const DrRollup *rollup)
+{
+	return dr_is_class_owner(rollup->live, GetUserId()) ||
+		(OidIsValid(dr_catalog_strange_part(rollup, false)) &&
+		 dr_is_class_owner(rollup->source, GetUserId()));
+}
+
 /*
  * The rollup of that name, for a routine that only its owner may call: an
  * error where there is none, or where the caller is not a member of the
@@ -395,8 +457,9 @@ dr_catalog_owned(Oid live)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live)),
 				 errhint("The view rollup_status lists the rollups; rollup_create defines one.")));
-	if (!dr_is_class_owner(live, GetUserId()))
+	if (!is_owned(rollup))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(live));
+	dr_catalog_check_parts(rollup, false);
 	return rollup;
 }
 
@@ -412,8 +475,7 @@ dr_catalog_owned_all(void)
 	{
 		DrRollup   *rollup = lfirst(cell);
 
-		if (OidIsValid(rollup->owner) &&
-			dr_is_class_owner(rollup->live, GetUserId()))
+		if (OidIsValid(rollup->owner) && is_owned(rollup))
 			owned = lappend(owned, rollup);
 	}
 	return owned;

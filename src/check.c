@@ -390,6 +390,7 @@ dailyrollup_check(PG_FUNCTION_ARGS)
 	{
 		DrRollup   *rollup = lfirst(cell);
 
+		dr_catalog_check_parts(rollup, true);
 		return_count(result, rollup, "live", rollup->live);
 		if (OidIsValid(rollup->shadow))
 			return_count(result, rollup, "daily", rollup->shadow);
@@ -478,6 +479,7 @@ dailyrollup_diff(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rollup \"%s\" was promoted, or left state shadow, meanwhile",
 						dr_catalog_name(rollup->live))));
+	dr_catalog_check_parts(rollup, true);
 	diff((ReturnSetInfo *) fcinfo->resultinfo, rollup, scope_is_all(fcinfo, rollup));
 	PopActiveSnapshot();
 	return (Datum) 0;

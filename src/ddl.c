@@ -32,11 +32,9 @@
 #include "commands/event_trigger.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
-#include "commands/typecmds.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -52,6 +50,7 @@
 #include "late.h"
 #include "locks.h"
 #include "objects.h"
+#include "owner.h"
 #include "source.h"
 
 /* The rollups whose source is the relation, or a partitioned table above. */
@@ -184,54 +183,6 @@ partition_detached(const DrRollup *rollup, Oid named)
 
 /* -------------------------------------------------------------- ALTER TABLE */
 
-/* By OID: while we wait for the lock, the name may be given to another table. */
-static void
-hand_over(Oid relation, Oid from, Oid to)
-{
-	LockRelationOid(relation, AccessExclusiveLock);
-	if (dr_catalog_relation_owner(relation) == from)
-		ATExecChangeOwner(relation, to, true, AccessExclusiveLock);
-}
-
-/* With the source's owner the rollup's changes: all of it, or nothing. */
-static void
-follow_owner(const DrRollup *rollup)
-{
-	Oid			to = dr_catalog_relation_owner(rollup->source);
-
-	if (to == rollup->owner)
-		return;
-	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));
-	/* a shadow may have come, or gone, while we waited for that */
-	rollup = dr_catalog_find(rollup->live, NULL);
-	if (rollup == NULL)
-		return;
-	hand_over(rollup->live, rollup->owner, to);
-	hand_over(rollup->current_view, rollup->owner, to);
-	hand_over(rollup->marks, rollup->owner, to);
-	if (OidIsValid(rollup->shadow))
-		hand_over(rollup->shadow, rollup->owner, to);
-	hand_over(rollup->events, rollup->owner, to);
-	hand_over(rollup->definition, rollup->owner, to);
-	AlterTypeOwner_oid(rollup->key_type, to, true);
-}
-
-static void
-check_owner(const DrRollup *rollup, Oid relation)
-{
-	if (relation != rollup->live && relation != rollup->current_view &&
-		relation != rollup->events && relation != rollup->definition &&
-		relation != rollup->marks && relation != rollup->shadow)
-		return;
-	if (dr_catalog_relation_owner(relation) != dr_catalog_relation_owner(rollup->source))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" belongs to the owner of the source of rollup \"%s\"",
-						dr_catalog_name(relation), dr_catalog_name(rollup->live)),
-				 errhint("Run ALTER TABLE %s OWNER TO ...: the rollup follows.",
-						 dr_objects_relation(rollup->source))));
-}
-
 /* Live, its shadow and the marks must outlast a crash, and hide nothing from
  * their owner. */
 static void
@@ -298,7 +249,7 @@ relation_altered(Oid relation, AlterTableStmt *stmt)
 			partition_command(rollup, relation, lfirst_node(AlterTableCmd, command));
 		if (relation != rollup->source)
 			continue;
-		follow_owner(rollup);
+		dr_owner_follow(rollup);
 		if (has_command(stmt, AT_EnableRowSecurity))
 			dr_source_warn_of_policies(rollup->source, rollup->live);
 	}
@@ -307,7 +258,7 @@ relation_altered(Oid relation, AlterTableStmt *stmt)
 	{
 		check_own_table(lfirst(cell), relation);
 		if (has_command(stmt, AT_ChangeOwner))
-			check_owner(lfirst(cell), relation);
+			dr_owner_check(lfirst(cell), relation);
 	}
 }
 

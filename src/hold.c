@@ -5,6 +5,9 @@
  * DROP DATABASE, ALTER DATABASE with RENAME or SET TABLESPACE, and CREATE DATABASE
  * of its template, want nobody else in the database: a worker that is there is
  * ended first, and none is started for a moment.
+ *
+ * Here is all that a library that is preloaded knows of commands of others: what
+ * REASSIGN OWNED has done is told to owner.c.
  */
 #include "hold.h"
 
@@ -24,6 +27,7 @@
 
 #include "compat.h"
 #include "debug.h"
+#include "owner.h"
 #include "shared.h"
 
 static ProcessUtility_hook_type previous_utility = NULL;
@@ -170,6 +174,9 @@ utility(PlannedStmt *statement, const char *query, bool read_only, ProcessUtilit
 	else
 		standard_ProcessUtility(statement, query, read_only, context, params, environment, dest,
 								completion);
+
+	if (IsA(statement->utilityStmt, ReassignOwnedStmt))
+		dr_owner_follow_reassigned();
 
 	/* what a prepared transaction has changed, nobody was told at its commit */
 	if (prepared)

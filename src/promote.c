@@ -40,6 +40,7 @@
 #include "late.h"
 #include "locks.h"
 #include "objects.h"
+#include "owner.h"
 #include "query.h"
 #include "replace.h"
 #include "shadow.h"
@@ -201,7 +202,7 @@ lock_and_settle(Oid live, bool ordered)
 		return rollup;
 	def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
 	waits = dr_locks_limit_waits();
-	dr_shadow_follow_owner(rollup);
+	dr_owner_follow_shadow(rollup);
 	recompute_in_shadow(rollup, def);
 	dr_locks_unlimit_waits(waits);
 	return rollup;

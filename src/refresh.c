@@ -45,6 +45,7 @@
 #include "locks.h"
 #include "merge.h"
 #include "objects.h"
+#include "owner.h"
 #include "query.h"
 #include "shadow.h"
 #include "stop.h"
@@ -243,6 +244,7 @@ prepare(Refresh *refresh, bool given, TimestampTz wanted)
 	dr_late_forget_thresholds();
 	if (!read_rollup(refresh))
 		return false;
+	dr_catalog_check_parts(refresh->rollup, false);
 	refresh->boundary = choose_boundary(refresh, given, wanted);
 	if (!can_refresh(refresh))
 		complain_of_state(refresh->rollup);
@@ -501,13 +503,12 @@ finish_refresh(Refresh *refresh)
 		dr_locks_refresh_undone(refresh->rollup->definition);
 	else
 	{
-		dr_locks_source(refresh->rollup->source,
-						dr_catalog_name(refresh->rollup->source));
+		dr_locks_source(refresh->rollup->source, dr_catalog_name(refresh->rollup->source));
 		refresh->def = dr_definition_read(refresh->rollup->source, refresh->rollup->events,
 										  refresh->rollup->definition);
 		DR_WAITPOINT("refresh-source-locked");
 		waits = dr_locks_limit_waits();
-		dr_shadow_follow_owner(refresh->rollup);
+		dr_owner_follow_shadow(refresh->rollup);
 		bring_content(refresh);
 		settle(refresh);
 		dr_locks_unlimit_waits(waits);
@@ -573,8 +574,7 @@ dailyrollup_refresh(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	dr_locks_check_transaction("rollup_refresh()");
-	rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() :
-		list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
+	rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() : list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
 	InitMaterializedSRF(fcinfo, 0);
 
 	foreach(cell, rollups)

@@ -11,7 +11,6 @@
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_class.h"
-#include "commands/tablecmds.h"
 #include "executor/spi.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -57,23 +56,6 @@ dr_shadow_create(DrRollup *rollup, const DrDefinition *def)
 	rollup->shadow = shadow;
 	rollup->has_shadow_watermark = false;
 	DR_WAITPOINT("shadow-created");
-}
-
-/*
- * REASSIGN OWNED lists what it gives away before it waits for whoever makes a
- * shadow, which then keeps the old owner: it follows live now.  The caller holds
- * the refresh lock.
- */
-void
-dr_shadow_follow_owner(const DrRollup *rollup)
-{
-	if (!OidIsValid(rollup->shadow) ||
-		dr_catalog_relation_owner(rollup->shadow) == rollup->owner)
-		return;
-	dr_stop_users(rollup->shadow, AccessExclusiveLock);
-	if (OidIsValid(dr_catalog_relation_owner(rollup->shadow)))
-		ATExecChangeOwner(rollup->shadow, rollup->owner, true, AccessExclusiveLock);
-	CommandCounterIncrement();
 }
 
 /* Drop the table, which the rollup's row no longer names. */

@@ -12,7 +12,6 @@
 #include "catalog.h"
 
 extern void dr_shadow_create(DrRollup *rollup, const DrDefinition *def);
-extern void dr_shadow_follow_owner(const DrRollup *rollup);
 extern void dr_shadow_drop(DrRollup *rollup);
 extern void dr_shadow_remove(Oid shadow);
 

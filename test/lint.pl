@@ -18,7 +18,7 @@ my @layers = (
   [qw(query compare target content intake view)],
   [qw(folding event check current guard adopt steps replace sweep)],
   [qw(digest gather)],
-  [qw(late batch offer seize shadow remove merge heal)],
+  [qw(late batch offer seize shadow owner remove merge heal)],
   [qw(create refresh chunk fold_batch)],
   [qw(capture fold)],
   [qw(promote ddl drop state)],

@@ -381,6 +381,20 @@ is(sql(q{SELECT tableowner FROM pg_tables WHERE tablename = 'owned'}), 'ben', 'R
 sql(q{INSERT INTO hers VALUES (2, now() - interval '2 days', 1); SELECT rollup_reseed('owned')});
 wait_for(q{reseed IS NULL AND late_keys = 0 FROM rollup_status WHERE rollup = 'owned'::regclass}, 'and is served');
 served('owned', 'of another role');
+
+# owner.c, dr_owner_follow_reassigned: what was not there yet when it looked, for it
+# waits for who makes the rollup
+sql('ALTER TABLE hers OWNER TO ann');
+my ($maker, $giver) = map { DrSession->new(name => $_, connstr => $node->connstr('postgres')) } qw(maker giver);
+$maker->run("SET client_min_messages = error; BEGIN; SET ROLE ann; SELECT rollup_create('unseen', '" . sprintf($query, 'hers') . "', 'at', time_zone => '$zone', mode => 'on');");
+$giver->send('REASSIGN OWNED BY ann TO ben;');
+wait_for(q{count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'REASSIGN%' AND wait_event_type = 'Lock'}, 'REASSIGN OWNED waits');
+$maker->run('COMMIT;');
+is($giver->answer, '', 'and goes on');
+is(sql(q{SELECT string_agg(DISTINCT relowner::regrole::text, ' ') FROM pg_class, dailyrollup.rollups WHERE live = 'unseen'::regclass AND pg_class.oid IN (live, source, marks, events, definition, current_view, (SELECT typrelid FROM pg_type WHERE pg_type.oid = key_type))}),
+	'ben', 'a rollup that it has not seen has another owner too');
+served('unseen', 'of another role from the beginning');
+$_->quit for $maker, $giver;
 sql('DROP OWNED BY ann; DROP ROLE ann');
 sql('DROP OWNED BY ben CASCADE');
 is(sql(q{SELECT count(*) FROM rollup_status WHERE rollup::text IN ('owned', '-')}), '0', 'DROP OWNED: the rollup is gone');
