@@ -536,6 +536,13 @@ SELECT rollup_create('gaps_n', 'SELECT device, count(*) FROM gaps GROUP BY devic
 SELECT refresh('gaps_n');
 INSERT INTO gaps VALUES ('d1', 3, '2026-01-01', 0);
 SELECT late('gaps_n'), exact('gaps_n'), refresh('gaps_n');
+-- what came while the extension's event triggers were off
+ALTER EVENT TRIGGER dailyrollup_ddl_ended DISABLE;
+CREATE RULE own AS ON INSERT TO gaps_n DO ALSO NOTHING;
+ALTER EVENT TRIGGER dailyrollup_ddl_ended ENABLE ALWAYS;
+SELECT side, rows, keys FROM rollup_check('gaps_n');
+SELECT action FROM rollup_refresh('gaps_n');
+DROP RULE own ON gaps_n;
 -- it stays in the schema that it was made in
 SELECT try('ALTER EXTENSION dailyrollup SET SCHEMA ddl');
 SET search_path = public;

@@ -7,30 +7,27 @@
  */
 #include "adopt.h"
 
-#include "access/genam.h"
 #include "access/nbtree.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "nodes/bitmapset.h"
-#include "rewrite/prs2lock.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/syscache.h"
 
 #include "identity.h"
+#include "intact.h"
 #include "objects.h"
 #include "phrase.h"
 #include "source.h"
@@ -160,91 +157,10 @@ reject_table(const char *live, const char *what)
 			 errmsg("\"%s\" cannot be a rollup: it %s", live, what)));
 }
 
-/* Of the marks, too: they are nobody's rollup, but the same holds of them. */
-static void
-reject_change(Oid table, bool is_live, const char *what)
-{
-	if (is_live)
-		reject_table(get_rel_name(table), what);
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("table \"%s\" of a rollup cannot serve it any more: it %s",
-					dr_catalog_name(table), what),
-			 errhint("Leave the table to the rollup.")));
-}
-
-/*
- * An error where a constraint or trigger of live can wait for the end of the
- * transaction: the server fires none that statements of an owner's in another's
- * transaction have left behind, and ON CONFLICT takes no such index.
- */
-static void
-check_constraints(Oid table, bool is_live)
-{
-	Relation	pg_trigger = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(table));
-	scan = systable_beginscan(pg_trigger, TriggerRelidNameIndexId, true, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_trigger trigger = (Form_pg_trigger) GETSTRUCT(tuple);
-		char	   *constraint = get_constraint_name(trigger->tgconstraint);
-		char	   *name = constraint ? constraint : NameStr(trigger->tgname);
-
-		if (trigger->tgdeferrable)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 is_live ?
-					 errmsg("constraint \"%s\" of rollup \"%s\" is deferrable", name, get_rel_name(table)) :
-					 errmsg("constraint \"%s\" of table \"%s\" is deferrable", name, dr_catalog_name(table)),
-					 errdetail("A fold at the end of a transaction comes after the deferred checks."),
-					 errhint("Make it NOT DEFERRABLE.")));
-	}
-	systable_endscan(scan);
-	table_close(pg_trigger, AccessShareLock);
-}
-
 static bool
 is_early(const Trigger *trigger)
 {
 	return TRIGGER_FOR_ROW(trigger->tgtype) && TRIGGER_FOR_BEFORE(trigger->tgtype);
-}
-
-/* Is there a trigger that may change a row before it is written, or leave it out? */
-static bool
-has_early_trigger(const TriggerDesc *triggers)
-{
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		if (is_early(&triggers->triggers[i]))
-			return true;
-	return false;
-}
-
-/*
- * An error where live, a shadow or the marks take part in inheritance, as
- * statements that name another table would reach them unguarded, where rules
- * change what is done to them, or where they have a deferrable constraint.  Live's
- * content is counted; of a mark that a trigger leaves out nobody would know.
- */
-void
-dr_adopt_check_again(Oid table, bool is_live)
-{
-	Relation	rel = try_relation_open(table, AccessShareLock);
-
-	if (rel == NULL)
-		return;
-	if (rel->rd_rules != NULL && rel->rd_rules->numLocks > 0)
-		reject_change(table, is_live, "has rules");
-	if (get_rel_relispartition(table) || has_superclass(table) || has_subclass(table))
-		reject_change(table, is_live, "takes part in inheritance");
-	if (!is_live && has_early_trigger(rel->trigdesc))
-		reject_change(table, is_live, "has a trigger that fires before a row is written");
-	check_constraints(table, is_live);
-	relation_close(rel, AccessShareLock);
 }
 
 /* An error where a column of live's own has come to need a value. */
@@ -305,7 +221,7 @@ dr_adopt_check(Oid live, const DrDefinition *def)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" and its source belong to different roles", name),
 				 errhint("Run ALTER TABLE ... OWNER TO ... for one of them.")));
-	dr_adopt_check_again(live, true);
+	dr_intact_check_table(live, true);
 	check_columns(rel, def);
 	relation_close(rel, NoLock);
 }

@@ -12,7 +12,6 @@
 #include "catalog.h"
 
 extern void dr_adopt_check(Oid live, const DrDefinition *def);
-extern void dr_adopt_check_again(Oid table, bool is_live);
 extern void dr_adopt_check_extra_columns(const DrRollup *rollup);
 extern void dr_adopt_warn_of_triggers(Oid live);
 extern bool dr_adopt_has_unique_index(Oid live, const DrDefinition *def);

@@ -27,6 +27,7 @@
 #include "compat.h"
 #include "definition.h"
 #include "identity.h"
+#include "intact.h"
 #include "objects.h"
 #include "query.h"
 
@@ -391,6 +392,7 @@ dailyrollup_check(PG_FUNCTION_ARGS)
 		DrRollup   *rollup = lfirst(cell);
 
 		dr_catalog_check_parts(rollup, true);
+		dr_intact_warn(rollup);
 		return_count(result, rollup, "live", rollup->live);
 		if (OidIsValid(rollup->shadow))
 			return_count(result, rollup, "daily", rollup->shadow);

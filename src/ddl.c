@@ -47,6 +47,7 @@
 #include "debug.h"
 #include "definition.h"
 #include "identity.h"
+#include "intact.h"
 #include "late.h"
 #include "locks.h"
 #include "objects.h"
@@ -183,29 +184,6 @@ partition_detached(const DrRollup *rollup, Oid named)
 
 /* -------------------------------------------------------------- ALTER TABLE */
 
-/* Live, its shadow and the marks must outlast a crash, and hide nothing from
- * their owner. */
-static void
-check_own_table(const DrRollup *rollup, Oid relation)
-{
-	if (relation != rollup->live && relation != rollup->marks &&
-		relation != rollup->shadow)
-		return;
-	if (get_rel_persistence(relation) == RELPERSISTENCE_UNLOGGED)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" of a rollup cannot be unlogged",
-						dr_catalog_name(relation)),
-				 errdetail("After a crash it is empty, and would still be taken for complete.")));
-	if (dr_source_hides_rows(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" of a rollup cannot force row-level security on its owner",
-						dr_catalog_name(relation)),
-				 errdetail("The view \"%s\" would leave out what the policies hide.",
-						   dr_catalog_name(rollup->current_view))));
-}
-
 static void
 partition_command(const DrRollup *rollup, Oid parent, AlterTableCmd *command)
 {
@@ -256,7 +234,7 @@ relation_altered(Oid relation, AlterTableStmt *stmt)
 	rollups = dr_catalog_all();
 	foreach(cell, rollups)
 	{
-		check_own_table(lfirst(cell), relation);
+		dr_intact_check_visible(lfirst(cell), relation);
 		if (has_command(stmt, AT_ChangeOwner))
 			dr_owner_check(lfirst(cell), relation);
 	}
@@ -343,13 +321,13 @@ check_tables(Oid relation)
 		DrRollup   *rollup = lfirst(cell);
 
 		if (list_member_oid(tables, rollup->live))
-			dr_adopt_check_again(rollup->live, true);
+			dr_intact_check_table(rollup->live, true);
 		if (rollup->live == relation)
 			dr_adopt_check_extra_columns(rollup);
 		if (OidIsValid(rollup->shadow) && list_member_oid(tables, rollup->shadow))
-			dr_adopt_check_again(rollup->shadow, true);
+			dr_intact_check_table(rollup->shadow, true);
 		if (list_member_oid(tables, rollup->marks))
-			dr_adopt_check_again(rollup->marks, false);
+			dr_intact_check_table(rollup->marks, false);
 	}
 }
 

@@ -53,6 +53,7 @@
 #include "definition.h"
 #include "event.h"
 #include "identity.h"
+#include "intact.h"
 #include "locks.h"
 #include "objects.h"
 #include "plans.h"
@@ -270,6 +271,9 @@ dr_late_check_triggers(const DrRollup *rollup)
 	}
 	warn_of_guard(pg_trigger, rollup);
 	table_close(pg_trigger, AccessShareLock);
+
+	/* that a mark was to be written is not enough */
+	dr_intact_check(rollup);
 }
 
 /* ------------------------------------------------------------------- marks */

@@ -15,7 +15,7 @@ my @layers = (
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel)],
   [qw(catalog databases definition duplicates phrase patience tallyplan rival)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked)],
-  [qw(query compare target content intake view)],
+  [qw(query compare target content intact intake view)],
   [qw(folding event check current guard adopt steps replace sweep)],
   [qw(digest gather)],
   [qw(late batch offer seize shadow owner remove merge heal)],
