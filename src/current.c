@@ -18,6 +18,7 @@
 #include "current.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -218,6 +219,24 @@ typedef struct Floor
 } Floor;
 
 static HTAB *floors = NULL;
+
+/* As with the thresholds (late.c). */
+static void
+transaction_ended(XactEvent event, void *arg)
+{
+	if ((event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
+		 event != XACT_EVENT_PREPARE) ||
+		floors == NULL || hash_get_num_entries(floors) <= DR_KEPT_ENTRIES)
+		return;
+	hash_destroy(floors);
+	floors = NULL;
+}
+
+void
+dr_current_init(void)
+{
+	RegisterXactCallback(transaction_ended, NULL);
+}
 
 static void
 init_floors(void)

@@ -25,6 +25,10 @@
 
 #define DR_SCHEMA	"dailyrollup"
 
+/* What is of use within a transaction alone, an entry for each rollup: so many are
+ * kept, to be used again. */
+#define DR_KEPT_ENTRIES	32
+
 /* The type of the time column.  W is an instant; compared with the latter
  * two it is the local midnight in the rollup's zone, without conversion. */
 typedef enum DrTimeKind

@@ -9,6 +9,7 @@
 #include "fmgr.h"
 
 #include "batch.h"
+#include "current.h"
 #include "debug.h"
 #include "fold.h"
 #include "guard.h"
@@ -34,6 +35,7 @@ _PG_init(void)
 	dr_progress_init();
 	dr_watermark_init();
 	dr_seen_init();
+	dr_current_init();
 	dr_plans_init();
 	dr_guard_init();
 	dr_late_init();

@@ -98,14 +98,35 @@ subtransaction_ended(SubXactEvent event, SubTransactionId mine,
 		dr_late_forget_thresholds();
 }
 
+/* None outlives its transaction: where there are many, of rollups that may have gone
+ * for good, they are freed. */
+static void
+transaction_ended(XactEvent event, void *arg)
+{
+	if ((event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
+		 event != XACT_EVENT_PREPARE) ||
+		thresholds == NULL || hash_get_num_entries(thresholds) <= DR_KEPT_ENTRIES)
+		return;
+	hash_destroy(thresholds);
+	thresholds = NULL;
+}
+
 void
 dr_late_init(void)
 {
+	RegisterSubXactCallback(subtransaction_ended, NULL);
+	RegisterXactCallback(transaction_ended, NULL);
+}
+
+static Threshold *
+enter_threshold(Oid live, bool *found)
+{
 	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(Threshold)};
 
-	thresholds = hash_create("dailyrollup thresholds", 16, &ctl,
-							 HASH_ELEM | HASH_BLOBS);
-	RegisterSubXactCallback(subtransaction_ended, NULL);
+	if (thresholds == NULL)
+		thresholds = hash_create("dailyrollup thresholds", 16, &ctl,
+								 HASH_ELEM | HASH_BLOBS);
+	return hash_search(thresholds, &live, HASH_ENTER, found);
 }
 
 /*
@@ -141,7 +162,7 @@ static const Threshold *
 threshold_of(Oid live)
 {
 	bool		found;
-	Threshold  *entry = hash_search(thresholds, &live, HASH_ENTER, &found);
+	Threshold  *entry = enter_threshold(live, &found);
 	const DrWatermark *known;
 
 	if (found && entry->lxid == dr_my_lxid() && entry->generation == generation)

@@ -9,6 +9,7 @@
  */
 #include "watermark.h"
 
+#include "access/xact.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -19,6 +20,9 @@
 #include "compat.h"
 
 static HTAB *watermarks = NULL;
+
+/* Is there an entry that is not valid? */
+static bool stale = false;
 
 /* Counts the relcache invalidations that this session has seen. */
 static uint64 invalidations = 0;
@@ -34,7 +38,28 @@ forget_watermarks(Datum arg, Oid relation)
 	while ((entry = hash_seq_search(&status)) != NULL)
 		if (!OidIsValid(relation) || entry->source == relation ||
 			entry->live == relation)
+		{
 			entry->valid = false;
+			stale = true;
+		}
+}
+
+/* Their rollups may have gone for good.  (Within a transaction somebody may be
+ * looking at one.) */
+static void
+remove_stale(XactEvent event, void *arg)
+{
+	HASH_SEQ_STATUS status;
+	DrWatermark *entry;
+
+	if (!stale || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
+				   event != XACT_EVENT_PREPARE))
+		return;
+	hash_seq_init(&status, watermarks);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		if (!entry->valid)
+			(void) hash_search(watermarks, &entry->live, HASH_REMOVE, NULL);
+	stale = false;
 }
 
 /* Before which time the table that is refreshed holds each row but those that
@@ -70,6 +95,7 @@ dr_watermark_of(Oid live)
 		return entry;
 
 	entry->valid = false;
+	stale = true;
 	entry->source = InvalidOid;
 	before = invalidations;
 	rollup = dr_catalog_find(live, NULL);
@@ -99,6 +125,7 @@ dr_watermark_init(void)
 	watermarks = hash_create("dailyrollup watermarks", 16, &ctl,
 							 HASH_ELEM | HASH_BLOBS);
 	CacheRegisterRelcacheCallback(forget_watermarks, (Datum) 0);
+	RegisterXactCallback(remove_stale, NULL);
 }
 
 /* ---------------------------------------------------------------- time zone */

@@ -3,7 +3,7 @@
 -- one.
 --
 -- Fails when a kept entry is freed only where it is asked for again (free_garbage in
--- plans.c).
+-- plans.c, remove_stale in watermark.c, transaction_ended in late.c and current.c).
 SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -11,7 +11,7 @@ SET timezone = 'UTC';
 CREATE SCHEMA memory;
 SET search_path = memory, public;
 
-SELECT plan(4);
+SELECT plan(7);
 
 CREATE TABLE s (k text NOT NULL, ts timestamptz NOT NULL, v int);
 INSERT INTO s SELECT 'k' || i % 5, '2026-01-01Z'::timestamptz + i * interval '1 hour', i FROM generate_series(1, 40) i;
@@ -48,6 +48,19 @@ CALL live_and_die(10);
 INSERT INTO after TABLE kept;
 SELECT ok(k.entries <= b.entries + 2, format('entries: %s, then %s', b.entries, k.entries)) FROM after k, before b;
 SELECT ok(k.plans <= b.plans + 6, format('plans: %s, then %s', b.plans, k.plans)) FROM after k, before b;
+
+-- nor what it remembers of watermarks, thresholds and floors (as many rollups as make
+-- late.c and current.c forget theirs, twice over)
+CREATE TABLE remembered (round int, name text, bytes bigint);
+CREATE PROCEDURE note(round int) LANGUAGE sql AS $$
+	INSERT INTO remembered SELECT round, name, used_bytes FROM pg_backend_memory_contexts
+	WHERE name IN ('dailyrollup watermarks', 'dailyrollup thresholds', 'dailyrollup floors') $$;
+CALL live_and_die(33);
+CALL note(1);
+CALL live_and_die(66);
+CALL note(2);
+SELECT cmp_ok(coalesce((SELECT bytes FROM remembered r WHERE round = 2 AND r.name = n.name), 0), '<=', coalesce((SELECT bytes FROM remembered r WHERE round = 1 AND r.name = n.name), 0) + 500, n.name)
+FROM (VALUES ('dailyrollup watermarks'), ('dailyrollup thresholds'), ('dailyrollup floors')) n(name);
 
 -- those of a rollup that stays, stay
 SELECT rollup_create('r', 'SELECT k, count(*), sum(v), max(ts) FROM s GROUP BY k', 'ts', mode => 'on');
