@@ -101,6 +101,18 @@ dr_att_not_null(Form_pg_attribute att)
 	index_beginscan((rel), (index), (snapshot), (n), 0)
 #endif
 
+/* Plan a query for one process, and run it to its end. */
+#if PG_VERSION_NUM >= 190000
+#define dr_plan_query(query, sql, params)	pg_plan_query((query), (sql), 0, (params), NULL)
+#else
+#define dr_plan_query(query, sql, params)	pg_plan_query((query), (sql), 0, (params))
+#endif
+#if PG_VERSION_NUM >= 180000
+#define dr_executor_run(query)	ExecutorRun((query), ForwardScanDirection, 0)
+#else
+#define dr_executor_run(query)	ExecutorRun((query), ForwardScanDirection, 0, true)
+#endif
+
 /* Have memory fetched that will be looked at soon. */
 #if defined(__GNUC__)
 #define dr_prefetch(address)	__builtin_prefetch(address)

@@ -18,6 +18,7 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
+#include "utils/acl.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -26,6 +27,7 @@
 #include "intake.h"
 #include "parallel.h"
 #include "partner.h"
+#include "scan.h"
 #include "sweep.h"
 
 /* Which half of the keys is whose. */
@@ -41,6 +43,7 @@ typedef struct Details
 	Oid			events;
 	Oid			definition;
 	bool		deduplicate;
+	char		whole_sql[FLEXIBLE_ARRAY_MEMBER];	/* empty: not to be tried */
 } Details;
 
 struct DrDigest
@@ -54,8 +57,10 @@ struct DrDigest
 	bool		failed;			/* what it had is gone with a subtransaction */
 
 	/* the scan */
-	const char *sql;
+	const char *whole_sql;		/* whole rows as they are stored; NULL: not to be tried */
+	const char *sql;			/* events, with their places */
 	ParamListInfo bounds;
+	bool		stored;			/* rows come by the former */
 	Snapshot	snapshot;
 	bool		shared;			/* the snapshot: all scans are by it */
 
@@ -131,19 +136,30 @@ halve(DrDigest *digest)
 	}
 }
 
+static Details *
+details_of(const DrDigest *digest, Size *size)
+{
+	const char *whole_sql = digest->whole_sql == NULL ? "" : digest->whole_sql;
+	Details    *details;
+
+	*size = offsetof(Details, whole_sql) + strlen(whole_sql) + 1;
+	details = palloc(*size);
+	details->source = digest->def->source;
+	details->events = digest->def->vars_of;
+	details->definition = digest->definition;
+	details->deduplicate = digest->deduplicate;
+	strcpy(details->whole_sql, whole_sql);
+	return details;
+}
+
 /* Call a partner, if one may be had, in the midst of a scan. */
 static void
 call_partner(DrDigest *digest)
 {
-	Details		details = {
-		.source = digest->def->source,
-		.events = digest->def->vars_of,
-		.definition = digest->definition,
-		.deduplicate = digest->deduplicate
-	};
+	Size		size;
 	DrTask		task = {
-		.details = &details,
-		.size = sizeof(Details),
+		.details = details_of(digest, &size),
+		.size = size,
 		.sql = digest->sql,
 		.params = digest->bounds
 	};
@@ -185,7 +201,8 @@ receive_slot(TupleTableSlot *slot, DestReceiver *self)
 	}
 	if (is_partner_due(digest))
 		call_partner(digest);
-	return dr_intake_take(digest->intake, slot);
+	return digest->stored ? dr_intake_take_stored(digest->intake, slot) :
+		dr_intake_take(digest->intake, slot);
 }
 
 static void
@@ -206,6 +223,30 @@ forget_snapshot(DrDigest *digest)
 	digest->snapshot = NULL;
 }
 
+/* A scan that gives rows as they are stored, where there is one; else by the other
+ * statement. */
+static DrScan *
+begin_scan(DrDigest *digest)
+{
+	Snapshot	snapshot = digest->shared ? digest->snapshot : NULL;
+	DrScan	   *scan;
+
+	digest->stored = false;
+	if (digest->whole_sql != NULL)
+	{
+		scan = dr_scan_begin(digest->whole_sql, digest->bounds, snapshot);
+		digest->stored = dr_scan_is_stored(scan);
+		if (digest->stored)
+		{
+			elog(DEBUG1, "dailyrollup: rows are read as they are stored");
+			return scan;
+		}
+		dr_scan_end(scan);
+		digest->whole_sql = NULL;
+	}
+	return dr_scan_begin(digest->sql, digest->bounds, snapshot);
+}
+
 /* Read the source, once more perhaps. */
 static void
 scan(void *arg)
@@ -218,21 +259,14 @@ scan(void *arg)
 		.rDestroy = receiver_ends,
 		.mydest = DestNone
 	};
-	SPIExecuteOptions options = {
-		.params = digest->bounds,
-		.dest = &digest->receiver
-	};
+	DrScan	   *scan;
 
 	digest->receiver = receiver;
-	if (digest->shared)
-		PushActiveSnapshot(digest->snapshot);
-	else
+	if (!digest->shared)
 		forget_snapshot(digest);
-	options.read_only = digest->shared;
-	if (SPI_execute_extended(digest->sql, &options) < 0)
-		elog(ERROR, "could not execute \"%s\"", digest->sql);
-	if (options.read_only)
-		PopActiveSnapshot();
+	scan = begin_scan(digest);
+	dr_scan_run(scan, &digest->receiver);
+	dr_scan_end(scan);
 }
 
 /* -------------------------------------------------------- what it has done */
@@ -383,7 +417,8 @@ try_to_compute(DrDigest *digest, DrSwept *result)
 }
 
 /*
- * Compute the query over the rows that the statement returns: where duplicates
+ * Compute the query over the rows that a statement returns: whole ones, where
+ * they come as they are stored; else by the other statement, where duplicates
  * are looked for, the place and the table of each, and the columns of its
  * event.  False, and nothing is returned, where a statement must compute it:
  * the rows of a few keys need more memory than there is, or an expression has
@@ -391,9 +426,13 @@ try_to_compute(DrDigest *digest, DrSwept *result)
  * that the definition was read from, is valid.
  */
 bool
-dr_digest_run(DrDigest *digest, Oid definition, const char *sql, ParamListInfo bounds,
-			  DrSwept *result)
+dr_digest_run(DrDigest *digest, Oid definition, const char *whole_sql, const char *sql,
+			  ParamListInfo bounds, DrSwept *result)
 {
+	/* (who may not read all columns is content with some) */
+	digest->whole_sql =
+		pg_class_aclcheck(digest->def->source, GetUserId(), ACL_SELECT) == ACLCHECK_OK ?
+		whole_sql : NULL;
 	digest->sql = sql;
 	digest->bounds = bounds;
 	digest->definition = definition;
@@ -463,6 +502,7 @@ compute_half(const DrOrder *order)
 
 	if (digest == NULL)
 		return false;
+	digest->whole_sql = *details->whole_sql == '\0' ? NULL : details->whole_sql;
 	digest->sql = order->task.sql;
 	digest->bounds = order->task.params;
 	digest->snapshot = RegisterSnapshot(GetActiveSnapshot());

@@ -17,8 +17,8 @@
 typedef struct DrDigest DrDigest;
 
 extern DrDigest *dr_digest_prepare(const DrDefinition *def, bool deduplicate);
-extern bool dr_digest_run(DrDigest *digest, Oid definition, const char *sql,
-						  ParamListInfo bounds, DrSwept *result);
+extern bool dr_digest_run(DrDigest *digest, Oid definition, const char *whole_sql,
+						  const char *sql, ParamListInfo bounds, DrSwept *result);
 extern void dr_digest_end(DrDigest *digest);
 extern DrIntake *dr_digest_intake(const DrDigest *digest);
 

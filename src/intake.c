@@ -13,7 +13,9 @@
  *										key is left to be computed again
  *
  * Rows are looked at in batches, whose keys are fetched into the processor's
- * cache ahead.
+ * cache ahead.  They come as parts of them are kept, all columns side by side;
+ * or from where the source stores them, and no more of them is taken apart than
+ * tells the key, where that is not looked at.
  *
  * It serves where a key is told by the bytes of its values, duplicates by key
  * and instant, and the measures' states can be kept outside of their
@@ -21,13 +23,13 @@
  */
 #include "intake.h"
 
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "layout.h"
 #include "pack.h"
 #include "rival.h"
 #include "room.h"
@@ -35,15 +37,6 @@
 /* Rows that are looked at together. */
 #define BATCH_ROWS		128
 #define BATCH_ROOM		(64 * 1024)
-
-/* Columns of the scan before those of the event, where duplicates are looked
- * for. */
-enum
-{
-	PLACE_TID,
-	PLACE_TABLE,
-	PLACE_COLUMNS
-};
 
 typedef struct Row
 {
@@ -65,9 +58,12 @@ struct DrIntake
 	TupleDesc	key_desc;
 
 	/* what is read: places and events */
+	DrLayout   *layout;
 	TupleDesc	desc;
 	int			first_event;
 	DrKind	   *kinds;
+	int			nreferences;	/* columns that are passed by reference */
+	int		   *references;
 	DrKind	   *key_kinds;
 
 	Row			rows[BATCH_ROWS];
@@ -88,23 +84,6 @@ struct DrIntake
 
 /* ------------------------------------------------------------- preparation */
 
-/* The scan's columns: each event with its place, or without. */
-static TupleDesc
-scan_desc(const DrDefinition *def, bool placed)
-{
-	TupleDesc	events = dr_tally_event_desc(def);
-	TupleDesc	desc;
-
-	if (!placed)
-		return events;
-	desc = CreateTemplateTupleDesc(PLACE_COLUMNS + def->nevents);
-	TupleDescInitEntry(desc, PLACE_TID + 1, "place", TIDOID, -1, 0);
-	TupleDescInitEntry(desc, PLACE_TABLE + 1, "table", OIDOID, -1, 0);
-	for (int i = 0; i < def->nevents; i++)
-		TupleDescCopyEntry(desc, PLACE_COLUMNS + i + 1, events, i + 1);
-	return desc;
-}
-
 static void
 make_rows(DrIntake *intake)
 {
@@ -115,6 +94,10 @@ make_rows(DrIntake *intake)
 		intake->rows[i].values = palloc(natts * sizeof(Datum));
 		intake->rows[i].nulls = palloc(natts * sizeof(bool));
 	}
+	intake->references = palloc(natts * sizeof(int));
+	for (int i = 0; i < natts; i++)
+		if (!intake->kinds[i].typbyval)
+			intake->references[intake->nreferences++] = i;
 	dr_room_make(&intake->room, BATCH_ROOM);
 	intake->row = dr_tally_make_row(intake->tally);
 	intake->earlier = dr_tally_make_row(intake->tally);
@@ -134,8 +117,9 @@ dr_intake_make(const DrDefinition *def, bool deduplicate)
 	intake->def = def;
 	intake->tally = tally;
 	intake->limit = get_hash_memory_limit();
-	intake->first_event = deduplicate ? PLACE_COLUMNS : 0;
-	intake->desc = scan_desc(def, deduplicate);
+	intake->layout = dr_layout_make(def, tally, deduplicate);
+	intake->desc = dr_layout_desc(intake->layout);
+	intake->first_event = dr_layout_first_event(intake->layout);
 	intake->kinds = dr_pack_kinds(intake->desc);
 	intake->half = DR_INTAKE_ALL;
 	intake->row_desc = dr_tally_row_desc(def);
@@ -196,18 +180,30 @@ dr_intake_leave_source(DrIntake *intake)
 
 /* ------------------------------------------------------------------- look-ups */
 
-/* What a key is found by, to the end of the batch. */
-static void
-make_key(DrIntake *intake, const Datum *values, const bool *nulls, DrKey *key)
+/* Is the key looked at?  The bits of its hash that split rows, and those that
+ * tables find it by, say nothing of it. */
+static inline bool
+is_looked_at(const DrIntake *intake, uint32 hash)
+{
+	return intake->half == DR_INTAKE_ALL || (murmurhash32(hash) & 1) == intake->half;
+}
+
+/* What a key is found by, to the end of the batch; false where it is not looked
+ * at, but for "any" key. */
+static bool
+make_key(DrIntake *intake, const Datum *values, const bool *nulls, bool any, DrKey *key)
 {
 	int			n = intake->def->nkeys;
 	DrPart		parts[INDEX_MAX_KEYS];
 	char	   *image;
 
 	key->size = dr_pack_measure(intake->key_kinds, n, values, nulls, parts);
+	key->hash = dr_pack_hash(intake->key_kinds, n, values, nulls, parts);
+	if (!any && !is_looked_at(intake, key->hash))
+		return false;
 	key->image = image = dr_room_allocate(&intake->room, key->size);
 	dr_pack_write(image, key->size, intake->key_kinds, n, values, nulls, parts);
-	key->hash = dr_keytable_hash(image, key->size);
+	return true;
 }
 
 static void
@@ -232,7 +228,7 @@ dr_intake_find(DrIntake *intake, DrKeyTable *table, int n, const Datum *keys,
 
 	for (int i = 0; i < n; i++)
 	{
-		make_key(intake, keys + i * nkeys, nulls + i * nkeys, &sought[i]);
+		(void) make_key(intake, keys + i * nkeys, nulls + i * nkeys, true, &sought[i]);
 		dr_keytable_prefetch(table, sought[i].hash);
 	}
 	for (int i = 0; i < n; i++)
@@ -252,7 +248,7 @@ dr_intake_enter_key(DrIntake *intake, DrKeyTable *table, const Datum *values, co
 	DrEntry    *entry;
 	DrKey		key;
 
-	make_key(intake, values, nulls, &key);
+	(void) make_key(intake, values, nulls, true, &key);
 	entry = dr_keytable_enter(table, &key);
 	MemoryContextSwitchTo(before);
 	end_batch(intake);
@@ -304,7 +300,7 @@ instant_of(const DrIntake *intake, const Row *row)
 static void
 set_place(DrIntake *intake, DrEvent *event, const Row *row)
 {
-	dr_rivals_place(intake->rivals, event, row->values[PLACE_TID], row->values[PLACE_TABLE]);
+	dr_rivals_place(intake->rivals, event, row->values[DR_LAYOUT_TID], row->values[DR_LAYOUT_TABLE]);
 }
 
 /* An event whose place is known has another row. */
@@ -413,56 +409,62 @@ add_batch(DrIntake *intake)
 	end_batch(intake);
 }
 
-/* Is the key looked at?  The bits of its hash that split rows, and those that
- * tables find it by, say nothing of it. */
-static inline bool
-is_looked_at(const DrIntake *intake, const DrKey *key)
-{
-	return intake->half == DR_INTAKE_ALL || (murmurhash32(key->hash) & 1) == intake->half;
-}
-
 /* Does the row matter?  Its key is found, then.  A row that WHERE leaves out has
  * none, but where it is needed to tell duplicates. */
 static bool
-find_key(DrIntake *intake, const TupleTableSlot *slot, DrKey *key)
+find_key(DrIntake *intake, Row *row)
 {
-	const Datum *event = slot->tts_values + intake->first_event;
-	const bool *nulls = slot->tts_isnull + intake->first_event;
+	const Datum *event = row->values + intake->first_event;
+	const bool *nulls = row->nulls + intake->first_event;
 	MemoryContext before = MemoryContextSwitchTo(intake->room.beyond);
-	Size		used = intake->room.used;
 	bool		matters = false;
 
 	if (intake->rivals != NULL || dr_tally_counts(intake->tally, event, nulls, intake->row))
 	{
 		dr_tally_read_key(intake->tally, event, nulls, intake->row);
-		make_key(intake, intake->row->values, intake->row->nulls, key);
-		matters = is_looked_at(intake, key);
+		matters = make_key(intake, intake->row->values, intake->row->nulls, false, &row->key);
 	}
-	if (!matters)
-		intake->room.used = used;
 	MemoryContextSwitchTo(before);
 	return matters;
 }
 
-/* Keep the row to the end of the batch. */
+/* Keep the row's values to the end of the batch. */
 static void
-copy_row(DrIntake *intake, const TupleTableSlot *slot, Row *row)
+keep_values(DrIntake *intake, Row *row)
 {
-	for (int i = 0; i < intake->desc->natts; i++)
+	for (int i = 0; i < intake->nreferences; i++)
 	{
-		const DrKind *kind = &intake->kinds[i];
+		int			n = intake->references[i];
+		int			typlen = intake->kinds[n].typlen;
+		char	   *value = DatumGetPointer(row->values[n]);
+		Size		size;
+		char	   *copy;
 
-		row->nulls[i] = slot->tts_isnull[i];
-		row->values[i] = slot->tts_values[i];
-		if (!kind->typbyval && !row->nulls[i])
-		{
-			Size		size = datumGetSize(row->values[i], false, kind->typlen);
-			char	   *copy = dr_room_allocate(&intake->room, size);
-
-			memcpy(copy, DatumGetPointer(row->values[i]), size);
-			row->values[i] = PointerGetDatum(copy);
-		}
+		if (row->nulls[n])
+			continue;
+		size = typlen == -1 ? VARSIZE_ANY(value) :
+			datumGetSize(PointerGetDatum(value), false, typlen);
+		copy = dr_room_allocate(&intake->room, size);
+		memcpy(copy, value, size);
+		row->values[n] = PointerGetDatum(copy);
 	}
+}
+
+/* The row that was read last is kept, or not; false where memory does not
+ * suffice. */
+static bool
+take_row(DrIntake *intake, Row *row, bool matters)
+{
+	if (matters)
+	{
+		keep_values(intake, row);
+		intake->nrows++;
+	}
+	else
+		dr_tally_relieve(intake->tally);
+	if (intake->nrows == BATCH_ROWS || dr_room_is_full(&intake->room))
+		add_batch(intake);
+	return !intake->overflows;
 }
 
 /* A row of the scan, or of a part; false where memory does not suffice. */
@@ -471,17 +473,26 @@ dr_intake_take(DrIntake *intake, TupleTableSlot *slot)
 {
 	Row		   *row = &intake->rows[intake->nrows];
 
-	slot_getallattrs(slot);
-	if (find_key(intake, slot, &row->key))
-	{
-		copy_row(intake, slot, row);
-		intake->nrows++;
-	}
+	dr_layout_read_all(intake->layout, slot, row->values, row->nulls);
+	return take_row(intake, row, find_key(intake, row));
+}
+
+/* The same, of a row as the source stores it, which its slot points to. */
+bool
+dr_intake_take_stored(DrIntake *intake, TupleTableSlot *slot)
+{
+	Row		   *row = &intake->rows[intake->nrows];
+	bool		all = intake->half == DR_INTAKE_ALL;
+	bool		matters;
+
+	if (all)
+		dr_layout_read_stored(intake->layout, slot, row->values, row->nulls);
 	else
-		dr_tally_relieve(intake->tally);
-	if (intake->nrows == BATCH_ROWS || dr_room_is_full(&intake->room))
-		add_batch(intake);
-	return !intake->overflows;
+		dr_layout_read_early(intake->layout, slot, row->values, row->nulls);
+	matters = find_key(intake, row);
+	if (matters && !all)
+		dr_layout_read_stored(intake->layout, slot, row->values, row->nulls);
+	return take_row(intake, row, matters);
 }
 
 /* The rest of them; false likewise. */
@@ -519,7 +530,7 @@ dr_intake_halve(DrIntake *intake, int half)
 bool
 dr_intake_looks_at(const DrIntake *intake, const DrEntry *entry)
 {
-	return is_looked_at(intake, &entry->key);
+	return is_looked_at(intake, entry->key.hash);
 }
 
 /* The values of an entry's key; they point into the entry. */

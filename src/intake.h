@@ -35,6 +35,7 @@ extern void dr_intake_aim(DrIntake *intake, DrKeyTable *table, Tuplestorestate *
 extern void dr_intake_halve(DrIntake *intake, int half);
 extern bool dr_intake_looks_at(const DrIntake *intake, const DrEntry *entry);
 extern bool dr_intake_take(DrIntake *intake, TupleTableSlot *slot);
+extern bool dr_intake_take_stored(DrIntake *intake, TupleTableSlot *slot);
 extern bool dr_intake_finish(DrIntake *intake);
 extern void dr_intake_leave_source(DrIntake *intake);
 

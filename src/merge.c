@@ -243,7 +243,8 @@ digest_window(const DrRollup *rollup, const DrDefinition *def, const Bounds *bou
 	digest = dr_digest_prepare(def, deduplicate);
 	if (digest == NULL ||
 		dr_digest_run(digest, rollup->definition,
-					  dr_query_window(def, bounds->lower, bounds->upper, deduplicate),
+					  dr_query_window(def, bounds->lower, bounds->upper, true, false),
+					  dr_query_window(def, bounds->lower, bounds->upper, false, deduplicate),
 					  dr_boundary_params(bounds->n, bounds->types, bounds->values), digested))
 		return digest;
 	elog(DEBUG1, "dailyrollup: rows were read in vain; a statement computes them");

@@ -31,6 +31,8 @@ extern DrKind *dr_pack_kinds(TupleDesc desc);
 extern bool dr_pack_tells_apart(Oid type, Oid collation);
 extern Size dr_pack_measure(const DrKind *kinds, int n, const Datum *values,
 							const bool *nulls, DrPart *parts);
+extern uint32 dr_pack_hash(const DrKind *kinds, int n, const Datum *values,
+						   const bool *nulls, const DrPart *parts);
 extern void dr_pack_write(char *pack, Size size, const DrKind *kinds, int n,
 						  const Datum *values, const bool *nulls, const DrPart *parts);
 extern void dr_pack_read(const char *pack, const DrKind *kinds, int n, Datum *values,

@@ -343,7 +343,10 @@ void
 dr_phrase_append_rows(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 {
 	appendStringInfo(buf, "SELECT %s", scope->placed ? "s.ctid, s.tableoid, " : "");
-	dr_phrase_append_named_columns(buf, def, true);
+	if (scope->stored)
+		appendStringInfoString(buf, "s.*");
+	else
+		dr_phrase_append_named_columns(buf, def, true);
 	append_source(buf, def, scope);
 }
 

@@ -24,6 +24,7 @@ typedef struct DrScope
 	const char *keys;			/* condition over e; NULL: every key */
 	const char *null_keys;		/* a second, disjoint condition, or NULL */
 	bool		placed;			/* each row's ctid and tableoid come first */
+	bool		stored;			/* whole rows, as they are stored */
 } DrScope;
 
 extern char *dr_phrase_relation(Oid relation);

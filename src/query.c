@@ -12,14 +12,17 @@
 
 /* ------------------------------------------------------------- the refresh */
 
-/* The window's rows, each with its place where "placed". */
+/* The window's rows: whole ones, as they are stored; or the columns of events, each
+ * with its place where "placed". */
 char *
-dr_query_window(const DrDefinition *def, const char *lower, const char *upper, bool placed)
+dr_query_window(const DrDefinition *def, const char *lower, const char *upper, bool stored,
+				bool placed)
 {
 	DrScope		scope = {
 		.relation = def->source,
 		.lower = lower,
 		.upper = upper,
+		.stored = stored,
 		.placed = placed
 	};
 	StringInfoData buf;

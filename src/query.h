@@ -25,7 +25,7 @@
 
 /* the refresh; bounds are SQL, NULL where there is none */
 extern char *dr_query_window(const DrDefinition *def, const char *lower, const char *upper,
-							 bool placed);
+							 bool stored, bool placed);
 extern char *dr_query_content(const DrDefinition *def, const char *lower, const char *upper);
 extern char *dr_query_digested(const DrDefinition *def, const DrRollup *rollup,
 							   const char *lower, const char *upper, bool waiting);

@@ -13,8 +13,8 @@ use FindBin;
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel)],
-  [qw(catalog databases definition duplicates phrase patience tallyplan rival)],
-  [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked)],
+  [qw(catalog databases definition duplicates phrase patience tallyplan rival scan)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout)],
   [qw(query compare target content intact intake view)],
   [qw(folding event check current guard adopt steps replace sweep)],
   [qw(digest gather)],
