@@ -17,7 +17,6 @@
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
-#include "optimizer/optimizer.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -29,6 +28,7 @@
 #include "partner.h"
 #include "scan.h"
 #include "sweep.h"
+#include "worth.h"
 
 /* Which half of the keys is whose. */
 #define LEADERS_HALF	0
@@ -66,7 +66,7 @@ struct DrDigest
 
 	/* the partner */
 	Oid			definition;		/* InvalidOid: none is called (any more) */
-	uint64		nread;			/* rows, until one is called */
+	DrWorth		worth;
 	DrPartner  *partner;
 	ErrorContextCallback *errors;	/* beyond the scan */
 };
@@ -171,19 +171,25 @@ call_partner(DrDigest *digest)
 	MemoryContextSwitchTo(before);
 	if (digest->partner == NULL)
 		return;
-	elog(DEBUG1, "dailyrollup: a parallel worker takes half of the keys");
+	elog(DEBUG1, "dailyrollup: a parallel worker takes half of the keys, after " UINT64_FORMAT
+		 " of about %.0f rows, for about %.0f keys", digest->worth.nread,
+		 dr_worth_rows(&digest->worth), dr_worth_keys(&digest->worth));
 	digest->shared = true;
 	halve(digest);
 }
 
-/* Not for fewer rows than are read while it starts, by the server's costs. */
+/* Is it time to call a partner?  (Of rows that are split no keys are known but what
+ * an earlier scan has seen.) */
 static bool
 is_partner_due(DrDigest *digest)
 {
-	if (!OidIsValid(digest->definition))
+	DrWorth    *worth = &digest->worth;
+
+	if (!OidIsValid(digest->definition) || !dr_worth_count(worth))
 		return false;
-	return digest->sweep.table == NULL ||
-		++digest->nread * cpu_tuple_cost > parallel_setup_cost;
+	if (digest->sweep.table != NULL)
+		dr_worth_sample(worth, dr_keytable_count(digest->sweep.table));
+	return dr_worth_decide(worth);
 }
 
 /* --------------------------------------------------------------------- scan */
@@ -265,6 +271,8 @@ scan(void *arg)
 	if (!digest->shared)
 		forget_snapshot(digest);
 	scan = begin_scan(digest);
+	dr_worth_begin(&digest->worth, dr_scan_expected(scan),
+				   digest->def->nkeys + dr_intake_tally(digest->intake)->nmeasures);
 	dr_scan_run(scan, &digest->receiver);
 	dr_scan_end(scan);
 }

@@ -12,7 +12,7 @@ use FindBin;
 # lower layers only.
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
-  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel)],
+  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel worth)],
   [qw(catalog databases definition duplicates phrase patience tallyplan rival scan)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout)],
   [qw(query compare target content intact intake view)],

@@ -119,8 +119,8 @@ my $measures = 'k, count(*) AS n, count(v) AS nv, sum(v) AS sv, sum(large) AS sl
 	coalesce(latest(v, ts) FILTER (WHERE NOT good), -1) AS bad, latest(v, ts) FILTER (WHERE NOT good) AS bad_bare, max(ts) FILTER (WHERE NOT good) AS bad_at,
 	latest(v, large) AS by_large, max(large) AS large';
 
-# (a worker is called after so many rows as cost that, or at once)
-my ($parallel, $later, $little) = ('SET parallel_setup_cost = 0', 'SET parallel_setup_cost = 20', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1");
+# (a worker is called at once, or where many rows are still to come)
+my ($parallel, $later, $little) = ('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0', 'SET parallel_setup_cost = 20; SET parallel_tuple_cost = 0', "SET work_mem = '64kB'; SET hash_mem_multiplier = 1");
 
 for my $partitioned (0, 1)
 {
@@ -133,7 +133,7 @@ for my $partitioned (0, 1)
 	refresh($name, 'less memory', "SET work_mem = '1MB'; SET hash_mem_multiplier = 1", parts => 1, deep => 0, statement => 0);
 	refresh($name, 'in parallel', "$later; SET work_mem = '64MB'", partner => 1, memory => 1, scan => 1, statement => 0);
 	# (within the first batch of rows)
-	refresh($name, 'in parallel, soon', "SET parallel_setup_cost = 1; SET work_mem = '64MB'", partner => 1, memory => 1, scan => 1, statement => 0);
+	refresh($name, 'in parallel, soon', "SET parallel_setup_cost = 5; SET parallel_tuple_cost = 0; SET work_mem = '64MB'", partner => 1, memory => 1, scan => 1, statement => 0);
 	refresh($name, 'in parallel, little memory', "$parallel; $little", partner => 1, parts => 1, deep => 1, statement => 0);
 	refresh($name, 'in parallel, less memory', "$later; SET work_mem = '768kB'; SET hash_mem_multiplier = 1", partner => 1, statement => 0);
 	refresh($name, 'few rows', "SET work_mem = '64MB'", partner => 0);
@@ -240,6 +240,30 @@ psql("SET client_min_messages = error; $create{slow}");
 	is((psql("SELECT count(*) FROM slow_live"))[0], 0, 'nothing was done');
 	psql("CREATE OR REPLACE FUNCTION slow(v int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT v'; $parallel; SELECT rollup_refresh('slow_live', '2026-01-03');");
 	is((psql("SELECT differs('slow_live')"))[0], 0, 'exact after that');
+}
+
+# a parallel worker is called where a key has many rows, and early; not where there is
+# more to hand over than to add; with statistics, and without
+psql("CREATE TABLE days (k text NOT NULL, ts timestamptz NOT NULL, v int, label text, id int)");
+for my $case (['many rows a key', 400, 1, 1], ['two rows a key', 10000, 1, 0], ['a row a key', 1000000, 1, 0],
+	['many rows a key, side by side', 1000, 40, 1], ['two rows a key, side by side', 20000, 2, 0])
+{
+	my ($what, $keys, $clump, $called) = @$case;
+
+	psql("TRUNCATE days; SELECT setseed(0.5);
+		INSERT INTO days SELECT 'key ' || CASE WHEN $clump = 1 THEN (random() * $keys)::int ELSE i / $clump END, '2026-01-01'::timestamptz + i * interval '2 s', i % 7, 'x', 0 FROM generate_series(1, 40000) i");
+	for my $analyzed (0, 1)
+	{
+		psql('ANALYZE days') if $analyzed;
+		my (undef, $err) = psql("SET client_min_messages = error; BEGIN; SELECT rollup_create('days_live', 'SELECT k, count(*) AS n, sum(v) AS s, max(v) AS m, min(v) AS l, min(ts) AS since, max(ts) AS ts, latest(v, ts) AS v FROM days GROUP BY k', time_column => 'ts', dedup_by => '{k,ts}', mode => 'on');
+			SET LOCAL client_min_messages = debug1; SET LOCAL parallel_setup_cost = 20; SELECT rollup_refresh('days_live', '2026-01-02'); SET LOCAL client_min_messages = error; SELECT count(*) FROM rollup_verify('days_live'); ROLLBACK");
+		my ($after, $rows, $found) = $err =~ /a parallel worker takes half of the keys, after (\d+) of about (\d+) rows, for about (\d+) keys/;
+		is(defined $after, !!$called, "$what, " . ($analyzed ? 'with' : 'without') . ' statistics: ' . ($called ? 'a' : 'no') . ' worker');
+		next unless $called;
+		cmp_ok($after, '<=', 8192, "$what: it is called early");
+		cmp_ok(abs($found / ($clump == 1 ? $keys : 40000 / $clump) - 1), '<', 0.3, "$what: about so many keys") if $analyzed;
+		cmp_ok(abs($rows / 40000 - 1), '<', 0.1, "$what: about so many rows") if $analyzed;
+	}
 }
 
 # few keys of a large table are looked for one by one

@@ -694,7 +694,7 @@ sub random_settings
 			'work_mem = ' . pick(q('64kB'), q('4MB')),
 			'dailyrollup.fold_method = ' . pick(qw(auto statement hash hash)),
 			'plan_cache_mode = ' . pick(qw(auto force_generic_plan force_custom_plan)),
-			'parallel_setup_cost = ' . pick(0, 1000, 1000),
+			'parallel_setup_cost = ' . pick("0;\nSET parallel_tuple_cost = 0", 1000, 1000),
 			'min_parallel_table_scan_size = ' . pick(0, q('8MB')),
 			'TimeZone = ' . pick(q('UTC'), q('Asia/Kolkata'), q('America/New_York'), q('Pacific/Apia')),
 			'DateStyle = ' . pick(q('ISO, MDY'), q('German'), q('SQL, DMY'), q('Postgres, MDY')),
