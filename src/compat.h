@@ -92,6 +92,19 @@ dr_att_not_null(Form_pg_attribute att)
 	ExecInsertIndexTuples((info), (slot), (estate), false, true, (conflict), (arbiters))
 #endif
 
+/* Which indexes an update has to do with, and index the row that it has made. */
+#if PG_VERSION_NUM >= 160000
+#include "access/tableam.h"
+#define DrIndexesOfUpdate	TU_UpdateIndexes
+#define dr_update_index_tuples(info, slot, estate, which) \
+	((which) == TU_None ? NIL : \
+	 ExecInsertIndexTuples((info), (slot), (estate), true, false, NULL, NIL, (which) == TU_Summarizing))
+#else
+#define DrIndexesOfUpdate	bool
+#define dr_update_index_tuples(info, slot, estate, which) \
+	(!(which) ? NIL : ExecInsertIndexTuples((info), (slot), (estate), true, false, NULL, NIL))
+#endif
+
 /* A scan of an index by "n" keys. */
 #if PG_VERSION_NUM >= 180000
 #define dr_index_beginscan(rel, index, snapshot, n) \

@@ -397,46 +397,43 @@ dr_gather_add(DrGather *gather, int i)
 	dr_gather_fate(gather, gather->entries[i])->is_new = true;
 }
 
-/* Merge live's row with what the batch gives, and count the memory that this
- * takes to the end. */
-static void
-merge_now(DrGather *gather, DrEntry *entry, Datum *values, bool *nulls)
-{
-	Size		before = dr_keytable_memory(gather->table);
-
-	dr_tally_merge(gather->tally, gather->table, entry, values, nulls);
-	gather->stored += dr_keytable_memory(gather->table) - before;
-	dr_intake_read_row(gather->intake, entry, values, nulls);
-}
-
 /*
- * Live has that row of it, which is locked.  Where the row tells that all
- * events are new, or each row counts anyway, the batch is merged with it, and
- * it becomes that; the values last until dr_gather_merged.  Else it is kept.
- * Where memory does not suffice the key is computed again.
+ * Live has that row of it.  Does the row tell that all events are new, or does
+ * each row count anyway?  Where memory does not suffice the key is computed
+ * again.
  */
 bool
-dr_gather_meet(DrGather *gather, int i, ItemPointer place, Datum *values, bool *nulls)
+dr_gather_is_decided(DrGather *gather, int i, const Datum *values, const bool *nulls)
 {
 	DrEntry    *entry = gather->entries[i];
 	DrFate	   *fate = dr_gather_fate(gather, entry);
 
 	note_newest(gather, fate, values, nulls);
-	if (!gather->deduplicate ||
-		(gather->def->where == NULL && fate->has_newest && fate->oldest > fate->newest))
-	{
-		entry->again = gather->stored > get_hash_memory_limit();
-		if (!entry->again)
-			merge_now(gather, entry, values, nulls);
-		return !entry->again;
-	}
-	dr_gather_keep(gather, entry, place, values, nulls);
-	return false;
+	if (gather->deduplicate &&
+		(gather->def->where != NULL || !fate->has_newest || fate->oldest <= fate->newest))
+		return false;
+	entry->again |= gather->stored > get_hash_memory_limit();
+	return !entry->again;
 }
 
+/* The row that decides becomes what it gives with the batch; the values last
+ * until dr_gather_merged.  The memory that this takes is counted to the end. */
 void
-dr_gather_merged(DrGather *gather)
+dr_gather_merge(DrGather *gather, int i, Datum *values, bool *nulls)
 {
+	Size		before = dr_keytable_memory(gather->table);
+
+	dr_tally_merge(gather->tally, gather->table, gather->entries[i], values, nulls);
+	gather->stored += dr_keytable_memory(gather->table) - before;
+	dr_intake_read_row(gather->intake, gather->entries[i], values, nulls);
+}
+
+/* "written": live has it now.  Else that row had been changed before, and the
+ * key, of which more has been added up than counts, is computed again. */
+void
+dr_gather_merged(DrGather *gather, int i, bool written)
+{
+	gather->entries[i]->again = !written;
 	dr_tally_forget(gather->tally);
 }
 

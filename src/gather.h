@@ -75,9 +75,10 @@ extern void dr_gather_sort(DrGather *gather);
 extern void dr_gather_key(const DrGather *gather, int i, Datum *values, bool *nulls);
 extern void dr_gather_row(const DrGather *gather, int i, Datum *values, bool *nulls);
 extern void dr_gather_add(DrGather *gather, int i);
-extern bool dr_gather_meet(DrGather *gather, int i, ItemPointer place, Datum *values,
-						   bool *nulls);
-extern void dr_gather_merged(DrGather *gather);
+extern bool dr_gather_is_decided(DrGather *gather, int i, const Datum *values,
+								 const bool *nulls);
+extern void dr_gather_merge(DrGather *gather, int i, Datum *values, bool *nulls);
+extern void dr_gather_merged(DrGather *gather, int i, bool written);
 extern void dr_gather_keep(DrGather *gather, DrEntry *entry, ItemPointer place, Datum *values,
 						   bool *nulls);
 

@@ -8,12 +8,13 @@
  *		live has no row of the key		it gets what the batch gives; where
  *										others were faster, look again
  *		others write it just now		wait for their end, and look again
- *		live has a row					it is locked; where others were
- *										faster, look again
+ *		live has a row					it is updated, or locked; where others
+ *										were faster, look again
  *
- * A locked row that tells that all events of its key are new is merged with
- * them at once, for nothing but that row decides.  The others are kept, until
- * the source has been asked under a snapshot that is newer than all locks.
+ * A row that tells that all events of its key are new is merged with them at
+ * once, for nothing but that row decides: the update, which is made only if it
+ * is still the key's row, locks it.  The others are locked and kept, until the
+ * source has been asked under a snapshot that is newer than all locks.
  */
 #include "seize.h"
 
@@ -56,7 +57,8 @@ typedef struct Seizing
 	IndexScanDesc scan;
 	Buffer		buffer;			/* where the last row was looked for */
 	ItemPointerData place;		/* of the row that was found */
-	TupleTableSlot *locked;
+	HeapTupleData found;		/* it, on that page */
+	TupleTableSlot *row;		/* likewise */
 	int			merged;
 } Seizing;
 
@@ -168,7 +170,6 @@ static bool
 is_row_at(Seizing *seizing, ItemPointer place)
 {
 	Relation	live = seizing->target.rel;
-	HeapTupleData row;
 	bool		all_dead;
 	bool		is_there;
 
@@ -179,7 +180,7 @@ is_row_at(Seizing *seizing, ItemPointer place)
 		heap_page_prune_opt(live, seizing->buffer);
 	LockBuffer(seizing->buffer, BUFFER_LOCK_SHARE);
 	is_there = heap_hot_search_buffer(&seizing->place, live, seizing->buffer, &seizing->dirty,
-									  &row, &all_dead, true);
+									  &seizing->found, &all_dead, true);
 	LockBuffer(seizing->buffer, BUFFER_LOCK_UNLOCK);
 	seizing->scan->kill_prior_tuple = !is_there && all_dead;
 	return is_there;
@@ -237,9 +238,10 @@ check_seen(Seizing *seizing)
 	bool		isnull;
 	TransactionId xmin;
 
-	if (table_tuple_satisfies_snapshot(seizing->target.rel, seizing->locked, seizing->latest))
+	if (!IsolationUsesXactSnapshot() ||
+		table_tuple_satisfies_snapshot(seizing->target.rel, seizing->row, seizing->latest))
 		return;
-	xmin = DatumGetTransactionId(slot_getsysattr(seizing->locked,
+	xmin = DatumGetTransactionId(slot_getsysattr(seizing->row,
 												 MinTransactionIdAttributeNumber, &isnull));
 	if (!TransactionIdIsCurrentTransactionId(xmin))
 		fail_to_serialize();
@@ -251,43 +253,60 @@ lock_row(Seizing *seizing)
 {
 	TM_FailureData failure;
 	TM_Result	result = table_tuple_lock(seizing->target.rel, &seizing->place,
-										  seizing->latest, seizing->locked,
+										  seizing->latest, seizing->row,
 										  GetCurrentCommandId(false), LockTupleNoKeyExclusive,
 										  LockWaitBlock, 0, &failure);
 
 	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
 		elog(ERROR, "unexpected state of a row that is to be locked: %d", result);
-	if (result != TM_Ok && IsolationUsesXactSnapshot())
-		fail_to_serialize();
-	if (result == TM_Ok && IsolationUsesXactSnapshot())
-		check_seen(seizing);
-	if (result != TM_Ok)
-		ExecClearTuple(seizing->locked);
 	return result == TM_Ok;
 }
 
-/* The locked row is merged, or kept. */
-static void
-meet_row(Seizing *seizing, int i)
+/* The row, which decides alone, is merged with the batch; false likewise. */
+static bool
+merge_row(Seizing *seizing, int i, Datum *values, bool *nulls)
+{
+	bool		written;
+
+	dr_gather_merge(seizing->gather, i, values, nulls);
+	written = dr_target_update_contested(&seizing->target, seizing->row, values, nulls);
+	dr_gather_merged(seizing->gather, i, written);
+	seizing->merged += written;
+	return written;
+}
+
+/* The row is merged, or locked and kept; false likewise.  Its values stand on
+ * the page, where they stay as they are. */
+static bool
+take_row(Seizing *seizing, int i)
 {
 	const DrTarget *target = &seizing->target;
-	TupleTableSlot *row = seizing->locked;
+	TupleTableSlot *row = seizing->row;
 	Datum		values[MaxTupleAttributeNumber];
 	bool		nulls[MaxTupleAttributeNumber];
+	bool		taken;
 
+	ExecStoreBufferHeapTuple(&seizing->found, row, seizing->buffer);
+	check_seen(seizing);
 	slot_getallattrs(row);
 	for (int n = 0; n < seizing->def->ncolumns; n++)
 	{
 		values[n] = row->tts_values[target->attnos[n] - 1];
 		nulls[n] = row->tts_isnull[target->attnos[n] - 1];
 	}
-	if (dr_gather_meet(seizing->gather, i, &row->tts_tid, values, nulls))
+	if (dr_gather_is_decided(seizing->gather, i, values, nulls))
+		taken = merge_row(seizing, i, values, nulls);
+	else
 	{
-		dr_target_update_stored(&seizing->target, row, values, nulls);
-		seizing->merged++;
+		taken = lock_row(seizing);
+		if (taken)
+			dr_gather_keep(seizing->gather, seizing->gather->entries[i], &seizing->place,
+						   values, nulls);
 	}
-	dr_gather_merged(seizing->gather);
+	if (!taken && IsolationUsesXactSnapshot())
+		fail_to_serialize();
 	ExecClearTuple(row);
+	return taken;
 }
 
 static void
@@ -313,10 +332,9 @@ seize_key(Seizing *seizing, int i)
 		if (find_row(seizing))
 		{
 			DR_WAITPOINT("fold-found");
-			if (!lock_row(seizing))
-				continue;
-			meet_row(seizing, i);
-			return;
+			if (take_row(seizing, i))
+				return;
+			continue;
 		}
 		DR_WAITPOINT("fold-missed");
 		dr_gather_row(seizing->gather, i, values, nulls);
@@ -331,7 +349,7 @@ seize_key(Seizing *seizing, int i)
 static void
 seize_keys(Seizing *seizing)
 {
-	seizing->locked = table_slot_create(seizing->target.rel, NULL);
+	seizing->row = table_slot_create(seizing->target.rel, NULL);
 	seizing->latest = RegisterSnapshot(GetLatestSnapshot());
 	dr_gather_sort(seizing->gather);
 	for (int i = 0; i < seizing->gather->nentries; i++)
@@ -341,7 +359,7 @@ seize_keys(Seizing *seizing)
 	let_go(seizing);
 	index_endscan(seizing->scan);
 	UnregisterSnapshot(seizing->latest);
-	ExecDropSingleTupleTableSlot(seizing->locked);
+	ExecDropSingleTupleTableSlot(seizing->row);
 }
 
 /* Would a statement do no more than we? */

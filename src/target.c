@@ -5,8 +5,9 @@
  * What statements do besides is to fire triggers, and to wait for other
  * writers.  So the caller has seen that there are no triggers but the guard,
  * which lets us pass anyway, and holds a lock that no writer holds, or one on
- * each row that it changes.  Indexes, constraints and generated columns are
- * looked after here as by a statement.
+ * each row that it changes, or asks whether a row was still what it has read.
+ * Indexes, constraints and generated columns are looked after here as by a
+ * statement.
  */
 #include "target.h"
 
@@ -103,6 +104,37 @@ dr_target_update_stored(DrTarget *target, TupleTableSlot *stored,
 	begin_fresh(target, stored->tts_values, stored->tts_isnull);
 	set_columns(target, values, nulls, false);
 	update(target, stored);
+}
+
+/*
+ * The same, where others may be writing the row, which the caller has read and
+ * not locked: it waits for them.  False, and nothing is done, where they have
+ * changed it.  The table has no generated columns.
+ */
+bool
+dr_target_update_contested(DrTarget *target, TupleTableSlot *stored,
+						   const Datum *values, const bool *nulls)
+{
+	TM_Result	result;
+	TM_FailureData failure;
+	LockTupleMode mode;
+	DrIndexesOfUpdate which;
+
+	CheckCmdReplicaIdentity(target->rel, CMD_UPDATE);
+	begin_fresh(target, stored->tts_values, stored->tts_isnull);
+	set_columns(target, values, nulls, false);
+	target->fresh->tts_tableOid = RelationGetRelid(target->rel);
+	if (RelationGetDescr(target->rel)->constr != NULL)
+		ExecConstraints(target->info, target->fresh, target->estate);
+	result = table_tuple_update(target->rel, &stored->tts_tid, target->fresh,
+								GetCurrentCommandId(true), target->estate->es_snapshot,
+								InvalidSnapshot, true, &failure, &mode, &which);
+	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
+		elog(ERROR, "unexpected state of a row that is to be updated: %d", result);
+	if (result == TM_Ok)
+		(void) dr_update_index_tuples(target->info, target->fresh, target->estate, which);
+	ResetPerTupleExprContext(target->estate);
+	return result == TM_Ok;
 }
 
 /* The row at that place, of a table that has no other columns, becomes this

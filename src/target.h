@@ -33,6 +33,8 @@ extern void dr_target_open(DrTarget *target, const DrDefinition *def, Relation r
 extern void dr_target_close(DrTarget *target);
 extern void dr_target_update_stored(DrTarget *target, TupleTableSlot *stored,
 									const Datum *values, const bool *nulls);
+extern bool dr_target_update_contested(DrTarget *target, TupleTableSlot *stored,
+									   const Datum *values, const bool *nulls);
 extern void dr_target_update(DrTarget *target, ItemPointer tid, const Datum *values,
 							 const bool *nulls);
 extern void dr_target_delete(DrTarget *target, ItemPointer tid);
