@@ -121,6 +121,14 @@ check_triggers(const Table *table)
 	table_close(pg_trigger, AccessShareLock);
 }
 
+/* (has_subclass alone may speak of a child that is gone) */
+static bool
+takes_part_in_inheritance(Oid table)
+{
+	return get_rel_relispartition(table) || has_superclass(table) ||
+		(has_subclass(table) && find_inheritance_children(table, NoLock) != NIL);
+}
+
 static void
 check(const Table *table)
 {
@@ -128,9 +136,8 @@ check(const Table *table)
 		return;
 	if (has_rules(table->oid))
 		reject(table, "has rules");
-	/* (has_subclass alone may speak of a child that is gone) */
-	if (get_rel_relispartition(table->oid) || has_superclass(table->oid) ||
-		(has_subclass(table->oid) && find_inheritance_children(table->oid, NoLock) != NIL))
+	/* where live or its shadow does already, all SQL leaves the other tables alone */
+	if ((table->rollup == NULL || !table->is_live) && takes_part_in_inheritance(table->oid))
 		reject(table, "takes part in inheritance");
 	check_triggers(table);
 }

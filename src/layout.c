@@ -9,7 +9,9 @@
  */
 #include "layout.h"
 
+#include "access/table.h"
 #include "catalog/pg_type.h"
+#include "utils/rel.h"
 
 struct DrLayout
 {
@@ -17,9 +19,9 @@ struct DrLayout
 	int			nevents;
 	int			first_event;
 
-	/* in the source */
-	int		   *attnos;			/* of events, counted from 0 */
-	int			last_attno;
+	/* in a row as it is stored */
+	int		   *columns;		/* of events, counted from 0 */
+	int			last_column;
 	int			nearly;			/* events that are looked at to find the key */
 	int		   *early;
 	int			last_early;
@@ -54,27 +56,42 @@ is_early(const DrDefinition *def, const DrTally *tally, bool placed, int event)
 	return false;
 }
 
+/* A column of the source among all that a query of whole rows reads, counted from
+ * 1: those that were dropped are none.  A partition may have no such ones. */
+static int
+column_read(TupleDesc source, AttrNumber attno)
+{
+	int			column = 0;
+
+	for (int i = 0; i < attno; i++)
+		if (!TupleDescAttr(source, i)->attisdropped)
+			column++;
+	return column;
+}
+
 DrLayout *
 dr_layout_make(const DrDefinition *def, const DrTally *tally, bool placed)
 {
 	DrLayout   *layout = palloc0(sizeof(DrLayout));
+	Relation	source = table_open(def->source, AccessShareLock);
 
 	layout->desc = make_desc(def, placed);
 	layout->nevents = def->nevents;
 	layout->first_event = placed ? DR_LAYOUT_PLACE : 0;
-	layout->attnos = palloc(def->nevents * sizeof(int));
+	layout->columns = palloc(def->nevents * sizeof(int));
 	layout->early = palloc(def->nevents * sizeof(int));
 	for (int i = 0; i < def->nevents; i++)
 	{
-		AttrNumber	attno = def->events[i].attno;
+		int			column = column_read(RelationGetDescr(source), def->events[i].attno);
 
-		layout->attnos[i] = attno - 1;
-		layout->last_attno = Max(layout->last_attno, attno);
+		layout->columns[i] = column - 1;
+		layout->last_column = Max(layout->last_column, column);
 		if (!is_early(def, tally, placed, i))
 			continue;
 		layout->early[layout->nearly++] = i;
-		layout->last_early = Max(layout->last_early, attno);
+		layout->last_early = Max(layout->last_early, column);
 	}
+	table_close(source, AccessShareLock);
 	return layout;
 }
 
@@ -111,8 +128,8 @@ dr_layout_read_early(const DrLayout *layout, TupleTableSlot *slot, Datum *values
 	{
 		int			event = layout->early[i];
 
-		values[first + event] = slot->tts_values[layout->attnos[event]];
-		nulls[first + event] = slot->tts_isnull[layout->attnos[event]];
+		values[first + event] = slot->tts_values[layout->columns[event]];
+		nulls[first + event] = slot->tts_isnull[layout->columns[event]];
 	}
 }
 
@@ -120,18 +137,18 @@ dr_layout_read_early(const DrLayout *layout, TupleTableSlot *slot, Datum *values
 void
 dr_layout_read_stored(const DrLayout *layout, TupleTableSlot *slot, Datum *values, bool *nulls)
 {
-	const int  *attnos = layout->attnos;
+	const int  *columns = layout->columns;
 	const Datum *from = slot->tts_values;
 	const bool *from_nulls = slot->tts_isnull;
 	Datum	   *event = values + layout->first_event;
 	bool	   *event_nulls = nulls + layout->first_event;
 	int			n = layout->nevents;
 
-	slot_getsomeattrs(slot, layout->last_attno);
+	slot_getsomeattrs(slot, layout->last_column);
 	for (int i = 0; i < n; i++)
 	{
-		event[i] = from[attnos[i]];
-		event_nulls[i] = from_nulls[attnos[i]];
+		event[i] = from[columns[i]];
+		event_nulls[i] = from_nulls[columns[i]];
 	}
 	if (layout->first_event == 0)
 		return;

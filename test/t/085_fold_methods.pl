@@ -71,9 +71,13 @@ sub make
 		ALTER TABLE $name ATTACH PARTITION ${name}_1 FOR VALUES FROM ('2026-01-01') TO ('2026-01-03 09:00');
 		CREATE TABLE ${name}_2 PARTITION OF $name FOR VALUES FROM ('2026-01-03 09:00') TO ('2026-03-01');" : '';
 
+	# a column that the partitions do not have
+	my ($gone, $drop) = $option{partitioned} ? ('gone int,', "ALTER TABLE $name DROP COLUMN gone;") : ('', '');
+
 	psql("SET client_min_messages = warning; SELECT setseed(0.5);
-		CREATE TABLE $name (k text, part int, ts timestamptz NOT NULL, v int, large int8, price numeric, label text, good bool, id int) "
+		CREATE TABLE $name ($gone k text, part int, ts timestamptz NOT NULL, v int, large int8, price numeric, label text, good bool, id int) "
 		  . ($option{partitioned} ? 'PARTITION BY RANGE (ts)' : '') . ";
+		$drop
 		$partitions
 		SELECT fill('$name', $keys, $rows, 4);
 		CREATE INDEX ON $name (k, ts);");
