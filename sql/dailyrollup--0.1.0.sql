@@ -48,7 +48,7 @@ COMMENT ON COLUMN dailyrollup.rollups.source IS 'the event table';
 COMMENT ON COLUMN dailyrollup.rollups.current_view IS 'the view that is exact through now';
 COMMENT ON COLUMN dailyrollup.rollups.events IS 'view: the deduplicated source, the columns used alone, the time column first';
 COMMENT ON COLUMN dailyrollup.rollups.definition IS 'view: the defining query over events';
-COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with the proof, with what it dirties (d: the table that the daily refresh keeps, l: live where rows are folded on write), with the beginning of the transaction that wrote it, and, where the row may be merged, with the epoch and the row: e1 .. en, the columns of events';
+COMMENT ON COLUMN dailyrollup.rollups.marks IS 'table: the keys of late rows, k1 .. kn, a row per late row, each with what it dirties (d: the table that the daily refresh keeps, l: live where rows are folded on write), with the beginning of the transaction that wrote it, and, where the row may be merged, with the epoch and the row: e1 .. en, the columns of events';
 COMMENT ON COLUMN dailyrollup.rollups.key_type IS 'composite type of a key, k1 .. kn';
 COMMENT ON COLUMN dailyrollup.rollups.time_zone IS 'the zone whose midnights are boundaries';
 COMMENT ON COLUMN dailyrollup.rollups.delay IS 'how long after midnight a boundary falls due; NULL: the default';
@@ -62,7 +62,7 @@ COMMENT ON COLUMN dailyrollup.rollups.reseed_at IS 'when that was asked for: a s
 COMMENT ON COLUMN dailyrollup.rollups.shadow IS 'the table <live>_daily, kept beside live (shadow) or filled to replace its content (new, on); NULL: none';
 COMMENT ON COLUMN dailyrollup.rollups.shadow_watermark IS 'the shadow is exact for rows before this midnight, but for keys that wait; NULL: it does not count';
 COMMENT ON COLUMN dailyrollup.rollups.shadow_at IS 'when the shadow was begun: it fulfils the wishes for a reseed made before it';
-COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the view current_view finds in the marks and in the sequence proof_<id> and shows to the functions behind it';
+COMMENT ON COLUMN dailyrollup.rollups.proof IS 'a secret that the write-time fold shows to a function of its own statement';
 COMMENT ON COLUMN dailyrollup.rollups.failures IS 'how many passes over the rollup have failed since the last one that did not';
 COMMENT ON COLUMN dailyrollup.rollups.last_error IS 'the message of the last failure; NULL: the last pass did not fail';
 COMMENT ON COLUMN dailyrollup.rollups.retry_at IS 'when the worker tries again; NULL: when something is due';
@@ -197,6 +197,8 @@ CREATE FUNCTION dailyrollup._capture() RETURNS trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_capture' LANGUAGE C;
 CREATE FUNCTION dailyrollup._locked(proof pg_catalog.int8, place pg_catalog.tid, stored pg_catalog.record) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_locked' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+CREATE FUNCTION dailyrollup._not_plain(source pg_catalog.oid) RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_not_plain' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 CREATE FUNCTION dailyrollup._guard() RETURNS trigger
 	AS 'MODULE_PATHNAME', 'dailyrollup_guard' LANGUAGE C;
 CREATE FUNCTION dailyrollup._truncated() RETURNS trigger
@@ -205,14 +207,27 @@ CREATE FUNCTION dailyrollup._truncated() RETURNS trigger
 /*
  * What the view <live>_current is made of.
  */
-CREATE FUNCTION dailyrollup._live_counts(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
-	AS 'MODULE_PATHNAME', 'dailyrollup_live_counts' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._live_is_left_alone(rollup pg_catalog.regclass) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_live_is_left_alone' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._unmarked_support(pg_catalog.internal) RETURNS pg_catalog.internal
 	AS 'MODULE_PATHNAME', 'dailyrollup_unmarked_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._unmarked(rollup pg_catalog.regclass, key_type anyelement, proof pg_catalog.int8, VARIADIC "key" "any") RETURNS pg_catalog.bool
-	AS 'MODULE_PATHNAME', 'dailyrollup_unmarked' LANGUAGE C STABLE PARALLEL SAFE COST 5
+CREATE TYPE dailyrollup._permit;
+CREATE FUNCTION dailyrollup._permit_in(pg_catalog.cstring) RETURNS dailyrollup._permit
+	AS 'MODULE_PATHNAME', 'dailyrollup_permit_in' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._permit_out(dailyrollup._permit) RETURNS pg_catalog.cstring
+	AS 'MODULE_PATHNAME', 'dailyrollup_permit_out' LANGUAGE C STRICT STABLE PARALLEL SAFE;
+CREATE TYPE dailyrollup._permit (
+	INPUT = dailyrollup._permit_in,
+	OUTPUT = dailyrollup._permit_out,
+	INTERNALLENGTH = 8,
+	ALIGNMENT = int4);
+COMMENT ON TYPE dailyrollup._permit IS 'what <live>_current shows to the functions behind it: a table''s name, which its owner alone can turn into one';
+CREATE FUNCTION dailyrollup._settled(permit dailyrollup._permit, key_type anyelement, VARIADIC "key" "any") RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_settled' LANGUAGE C STABLE PARALLEL SAFE COST 5
+	SUPPORT dailyrollup._unmarked_support;
+-- volatile, for then it stays where it stands, above a GROUP BY
+CREATE FUNCTION dailyrollup._unmarked(permit dailyrollup._permit, key_type anyelement, VARIADIC "key" "any") RETURNS pg_catalog.bool
+	AS 'MODULE_PATHNAME', 'dailyrollup_unmarked' LANGUAGE C VOLATILE PARALLEL SAFE COST 5
 	SUPPORT dailyrollup._unmarked_support;
 CREATE FUNCTION dailyrollup._tail_from_timestamptz(rollup pg_catalog.regclass) RETURNS pg_catalog.timestamptz
 	AS 'MODULE_PATHNAME', 'dailyrollup_tail_from' LANGUAGE C STRICT STABLE PARALLEL SAFE;
@@ -237,7 +252,7 @@ CREATE FUNCTION dailyrollup._w_floor_date(rollup pg_catalog.regclass, verified p
 	SUPPORT dailyrollup._w_floor_support;
 CREATE FUNCTION dailyrollup._floor_holds(rollup pg_catalog.regclass, floor pg_catalog.date, shows_left_alone pg_catalog.bool) RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_floor_holds' LANGUAGE C STRICT STABLE PARALLEL SAFE;
-CREATE FUNCTION dailyrollup._current_row(rollup pg_catalog.regclass, definition anyelement, proof pg_catalog.int8, dirties pg_catalog."char", mark pg_catalog.tid, VARIADIC "key" "any") RETURNS SETOF anyelement
+CREATE FUNCTION dailyrollup._current_row(permit dailyrollup._permit, definition anyelement, dirties pg_catalog."char", mark pg_catalog.tid, VARIADIC "key" "any") RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME', 'dailyrollup_current_row' LANGUAGE C STABLE PARALLEL RESTRICTED ROWS 1 COST 100;
 
 /*
@@ -579,6 +594,7 @@ BEGIN
 	END LOOP;
 END $$;
 GRANT USAGE ON SCHEMA dailyrollup TO PUBLIC;
+GRANT USAGE ON TYPE dailyrollup._permit TO PUBLIC;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dailyrollup TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
 	@extschema@.latest(pg_catalog.anyelement, pg_catalog."any"),

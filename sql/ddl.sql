@@ -38,7 +38,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
     RETURN regexp_replace(state || ': ' || message || CASE WHEN hint <> '' THEN E'\n    ' || hint ELSE '' END,
-                          '(dailyrollup|marks|events|definition|key|proof)_\d+', '\1_N', 'g');
+                          '(dailyrollup|marks|events|definition|key)_\d+', '\1_N', 'g');
 END $$;
 CREATE FUNCTION late(rollup regclass) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(key::text, ' ' ORDER BY key::text) FROM rollup_late l WHERE l.rollup = late.rollup
@@ -323,8 +323,6 @@ SELECT try(format('DROP TRIGGER dailyrollup_%s_guard ON plain_n', :id));
 SELECT try(format('DROP VIEW dailyrollup.events_%s', :id));
 SELECT try(format('DROP TYPE dailyrollup.key_%s', :id));
 SELECT try(format('DROP TYPE dailyrollup.key_%s CASCADE', :id));
-SELECT try(format('DROP SEQUENCE dailyrollup.proof_%s', :id));
-SELECT try(format('DROP SEQUENCE dailyrollup.proof_%s CASCADE', :id));
 SELECT id AS parted FROM dailyrollup.rollups WHERE live = 'parted_n'::regclass \gset
 SELECT try(format('DROP TRIGGER dailyrollup_%s_insert ON parted_3', :parted));
 BEGIN;

@@ -136,7 +136,7 @@ END $$;
 SELECT analyze_all();
 SELECT condition, tail, function_runs, exact FROM compare('plain');
 SELECT condition, tail, function_runs, exact FROM compare('parted');
-SELECT live_read, function_runs FROM reached('plain', 'SELECT * FROM plain_n_current');
+SELECT function_runs FROM reached('plain', 'SELECT * FROM plain_n_current');
 
 \echo ==== Many keys are marked, but none of those asked for
 SELECT action, folded_keys FROM rollup_refresh('plain_n', '2026-01-03 00:00Z');

@@ -159,18 +159,6 @@ revoke_grants(Oid relation)
 					 dr_objects_relation(relation), grantees));
 }
 
-/* Put the proof where the view finds it; no text of SQL may hold it. */
-static void
-store_proof(const DrRollup *rollup, Oid sequence)
-{
-	Oid			types[2] = {REGCLASSOID, INT8OID};
-	Datum		values[2] = {ObjectIdGetDatum(sequence), Int64GetDatum(rollup->proof)};
-
-	if (SPI_execute_with_args("SELECT pg_catalog.setval($1, $2)", 2, types, values, NULL,
-							  false, 1) != SPI_OK_SELECT)
-		elog(ERROR, "could not store the proof of rollup %d", rollup->id);
-}
-
 /*
  * What holds names and types alone, in our own schema, where the owner may not
  * create: made as the extension's owner, then handed over.
@@ -190,8 +178,6 @@ make_key_objects(DrRollup *rollup, const DrDefinition *def)
 				 id, owner, id, owner));
 	rollup->marks = made_relation("marks", id);
 	revoke_grants(rollup->marks);
-	revoke_grants(made_relation("proof", id));
-	store_proof(rollup, made_relation("proof", id));
 	dr_identity_leave(&before);
 	rollup->key_type = get_rel_type_id(made_relation("key", id));
 }

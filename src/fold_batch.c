@@ -162,12 +162,10 @@ fold_under_locks(DrPlans *plans, const DrBatch *batch)
 static void
 mark(DrPlans *plans, const DrBatch *batch)
 {
-	Oid			types[2] = {INT8OID, CHAROID};
-	Datum		values[2] = {
-		Int64GetDatum(plans->rollup->proof), CharGetDatum(DR_DIRTIES_LIVE)
-	};
+	Oid			types[1] = {CHAROID};
+	Datum		values[1] = {CharGetDatum(DR_DIRTIES_LIVE)};
 
-	run_statement(plans, FOLD_MARK, batch->count, 2, types, values);
+	run_statement(plans, FOLD_MARK, batch->count, 1, types, values);
 }
 
 /* --------------------------------------------------------- a batch in memory */

@@ -525,7 +525,7 @@ dr_folding_recompute(const DrDefinition *def, const DrRollup *rollup)
 	return buf.data;
 }
 
-/* Mark the keys of the rows; $1 is the proof, $2 what the marks dirty. */
+/* Mark the keys of the rows; $1 is what the marks dirty. */
 char *
 dr_folding_mark(const DrDefinition *def, const DrRollup *rollup)
 {

@@ -9,7 +9,6 @@
 #include "fmgr.h"
 
 #include "batch.h"
-#include "current.h"
 #include "debug.h"
 #include "fold.h"
 #include "guard.h"
@@ -21,6 +20,7 @@
 #include "progress.h"
 #include "seen.h"
 #include "shared.h"
+#include "tail.h"
 #include "watermark.h"
 
 PG_MODULE_MAGIC;
@@ -35,7 +35,7 @@ _PG_init(void)
 	dr_progress_init();
 	dr_watermark_init();
 	dr_seen_init();
-	dr_current_init();
+	dr_tail_init();
 	dr_plans_init();
 	dr_guard_init();
 	dr_late_init();

@@ -335,17 +335,14 @@ static SPIPlanPtr
 prepare_mark(const DrPlans *plans, bool whole)
 {
 	int			n = plans->def->nevents;
-	Oid		   *types = palloc((n + 3) * sizeof(Oid));
+	Oid		   *types = palloc((n + 2) * sizeof(Oid));
 
 	for (int i = 0; i < n; i++)
 		types[i] = plans->def->events[i].type;
-	types[n] = INT8OID;
-	types[n + 1] = CHAROID;
-	types[n + 2] = INT8OID;
-
-	/* no plan with the proof in it as a constant */
+	types[n] = CHAROID;
+	types[n + 1] = INT8OID;
 	return dr_plans_prepare(dr_query_mark_event(plans->def, plans->rollup, whole),
-							n + 3, types, CURSOR_OPT_GENERIC_PLAN);
+							n + 2, types, CURSOR_OPT_GENERIC_PLAN);
 }
 
 /*
@@ -360,8 +357,8 @@ dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char d
 	int			n = plans->def->nevents;
 	const Threshold *threshold = threshold_of(plans->live);
 	bool		whole = added && may_be_merged(plans, threshold, event, nulls);
-	Datum		values[MaxTupleAttributeNumber + 3];
-	char		null_flags[MaxTupleAttributeNumber + 4];
+	Datum		values[MaxTupleAttributeNumber + 2];
+	char		null_flags[MaxTupleAttributeNumber + 3];
 
 	if (plans->mark[whole] == NULL)
 		plans->mark[whole] = prepare_mark(plans, whole);
@@ -370,10 +367,9 @@ dr_late_mark_event(DrPlans *plans, const Datum *event, const bool *nulls, char d
 		values[i] = event[i];
 		null_flags[i] = nulls[i] ? 'n' : ' ';
 	}
-	values[n] = Int64GetDatum(plans->rollup->proof);
-	values[n + 1] = CharGetDatum(dirties);
-	values[n + 2] = Int64GetDatum(threshold->epoch);
-	strlcpy(null_flags + n, "   ", sizeof(null_flags) - n);
+	values[n] = CharGetDatum(dirties);
+	values[n + 1] = Int64GetDatum(threshold->epoch);
+	strlcpy(null_flags + n, "  ", sizeof(null_flags) - n);
 	if (SPI_execute_plan(plans->mark[whole], values, null_flags, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark a key of \"%s\"", dr_catalog_name(plans->live));
 	DR_WAITPOINT("marked");
@@ -397,18 +393,16 @@ static uint64
 mark_span(const DrRollup *rollup, const DrDefinition *def, Oid relation, const Span *span)
 {
 	Oid			type = dr_boundary_type(def->time_kind);
-	Oid			types[4] = {type, type, INT8OID, CHAROID};
-	Datum		values[4] = {
-		span->start, span->end, Int64GetDatum(rollup->proof), CharGetDatum(span->dirties)
-	};
+	Oid			types[3] = {type, type, CHAROID};
+	Datum		values[3] = {span->start, span->end, CharGetDatum(span->dirties)};
 	DrIdentity	before;
 	SPIPlanPtr	plan;
 	uint64		rows;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	plan = SPI_prepare(dr_query_mark_range(def, rollup, relation, span->bounded), 4, types);
+	plan = SPI_prepare(dr_query_mark_range(def, rollup, relation, span->bounded), 3, types);
 	if (plan == NULL ||
-		SPI_execute_snapshot(plan, values, span->bounded ? NULL : " n  ",
+		SPI_execute_snapshot(plan, values, span->bounded ? NULL : " n ",
 							 GetLatestSnapshot(), InvalidSnapshot,
 							 false, true, 0) != SPI_OK_INSERT)
 		elog(ERROR, "could not mark keys of \"%s\"", dr_catalog_name(rollup->live));

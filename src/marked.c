@@ -1,6 +1,10 @@
 /*
  * marked.c
- *		Which keys have marks, by the active snapshot.
+ *		Which keys have marks, by the active snapshot; and whether any key has
+ *		one that is too long for an index.
+ *
+ * Of plain keys alone it is told which they are (objects.c): of the others it is
+ * enough to know that there are some (tail.c).
  *
  * The first few keys are looked up by the marks' indexes.  Whoever goes on to
  * ask for other ones has all marked keys read into memory, as long as there is
@@ -13,6 +17,7 @@
 #include "marked.h"
 
 #include "access/genam.h"
+#include "access/relation.h"
 #include "access/nbtree.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -31,14 +36,10 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "marks.h"
 
 /* So many keys are looked up one by one, before all marked ones are read. */
 #define FEW_KEYS	32
-
-/* The columns of the marks behind the key: proof, plain, dirties. */
-#define ATTNO_PROOF(marked)		((marked)->n + 1)
-#define ATTNO_PLAIN(marked)		((marked)->n + 2)
-#define ATTNO_DIRTIES(marked)	((marked)->n + 3)
 
 typedef struct KeyType
 {
@@ -147,14 +148,12 @@ copy_key(const DrMarked *marked, NullableDatum *to, const NullableDatum *from)
 	}
 }
 
-/* The key of a row of the marks, if that is of the kind that counts. */
+/* The key of a row of the marks, if that is plain, and of the kind that counts. */
 static bool
 read_key(const DrMarked *marked, TupleTableSlot *slot, NullableDatum *key)
 {
-	bool		isnull;
-	char		dirties = DatumGetChar(slot_getattr(slot, ATTNO_DIRTIES(marked), &isnull));
-
-	if (isnull || dirties != marked->dirties)
+	if (slot_attisnull(slot, DR_MARKS_PLAIN(marked->n)) ||
+		!dr_marks_is_of_kind(slot, marked->n, marked->dirties))
 		return false;
 	for (int i = 0; i < marked->n; i++)
 		key[i].value = slot_getattr(slot, i + 1, &key[i].isnull);
@@ -163,25 +162,16 @@ read_key(const DrMarked *marked, TupleTableSlot *slot, NullableDatum *key)
 
 /* ------------------------------------------------------------------- begin */
 
-static bool
-is_column(TupleDesc desc, int attno, Oid type)
-{
-	return attno <= desc->natts && !TupleDescAttr(desc, attno - 1)->attisdropped &&
-		TupleDescAttr(desc, attno - 1)->atttypid == type;
-}
-
 /* An error where the function's arguments from that one on are not a key of the
  * marks, or the marks not as they were made. */
 static void
 check_columns(const DrMarked *marked, TupleDesc desc, FunctionCallInfo fcinfo, int first)
 {
 	bool		fits = marked->n > 0 && !get_fn_expr_variadic(fcinfo->flinfo) &&
-		is_column(desc, ATTNO_PROOF(marked), INT8OID) &&
-		is_column(desc, ATTNO_PLAIN(marked), BOOLOID) &&
-		is_column(desc, ATTNO_DIRTIES(marked), CHAROID);
+		dr_marks_is_kept(desc, marked->n);
 
 	for (int i = 0; fits && i < marked->n; i++)
-		fits = is_column(desc, i + 1, get_fn_expr_argtype(fcinfo->flinfo, first + i));
+		fits = dr_marks_is_column(desc, i + 1, get_fn_expr_argtype(fcinfo->flinfo, first + i));
 	if (!fits)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -232,20 +222,11 @@ dr_marked_begin(const DrRollup *rollup, FunctionCallInfo fcinfo, int first)
 	return marked;
 }
 
-/* ----------------------------------------------------------------- one key */
-
-/* The marks' indexes (objects.c); whatever else there is, is none of ours. */
-typedef enum MarksIndex
-{
-	OTHER_INDEX = 0,
-	OVER_KEY = 1,				/* of plain keys */
-	LISTED = 2					/* the others, which are few */
-} MarksIndex;
-
 /* Is it over the key's columns, as they are compared? */
 static bool
-is_over_key(const DrMarked *marked, Relation index)
+is_over_key(const void *context, Relation index)
 {
+	const DrMarked *marked = context;
 	Form_pg_index form = index->rd_index;
 
 	if (form->indnkeyatts != marked->n)
@@ -258,26 +239,7 @@ is_over_key(const DrMarked *marked, Relation index)
 	return true;
 }
 
-static MarksIndex
-which_index(const DrMarked *marked, Relation index)
-{
-	Form_pg_index form = index->rd_index;
-	List	   *predicate;
-	NullTest   *test;
-
-	if (!form->indisvalid || !form->indisready || index->rd_rel->relam != BTREE_AM_OID)
-		return OTHER_INDEX;
-	predicate = RelationGetIndexPredicate(index);
-	if (list_length(predicate) != 1)
-		return OTHER_INDEX;
-	test = linitial(predicate);
-	if (!IsA(test, NullTest) || !IsA(test->arg, Var) ||
-		((Var *) test->arg)->varattno != ATTNO_PLAIN(marked))
-		return OTHER_INDEX;
-	if (test->nulltesttype == IS_NULL)
-		return LISTED;
-	return is_over_key(marked, index) ? OVER_KEY : OTHER_INDEX;
-}
+/* ----------------------------------------------------------------- one key */
 
 /* The scan keys that ask an index over the key's columns for that key. */
 static void
@@ -302,37 +264,30 @@ set_scan_keys(const DrMarked *marked, Relation index, const NullableDatum *key,
 	}
 }
 
-/* Remember the mark as the key's, if it is the first one. */
 static void
 note_mark(DrMarked *marked, ItemPointer mark)
 {
-	if (!marked->last_found || ItemPointerCompare(mark, &marked->last_mark) < 0)
-		marked->last_mark = *mark;
 	marked->last_found = true;
+	marked->last_mark = *mark;
 }
 
-/* Look for marks of the key by one of the indexes.  Equal ones stand there in
- * the order of their places. */
+/* Look for marks of the key by that index.  Equal ones stand there in the order of
+ * their places. */
 static void
-find_by_index(DrMarked *marked, Relation rel, Relation index, bool over_key,
-			  const NullableDatum *key)
+find_by_index(DrMarked *marked, Relation rel, Relation index, const NullableDatum *key)
 {
-	int			n = over_key ? marked->n : 0;
 	ScanKeyData scan_keys[INDEX_MAX_KEYS];
 	NullableDatum *other = palloc(marked->n * sizeof(NullableDatum));
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	IndexScanDesc scan = dr_index_beginscan(rel, index, GetActiveSnapshot(), n);
+	IndexScanDesc scan = dr_index_beginscan(rel, index, GetActiveSnapshot(), marked->n);
 
-	if (over_key)
-		set_scan_keys(marked, index, key, scan_keys);
-	index_rescan(scan, scan_keys, n, NULL, 0);
-	while (index_getnext_slot(scan, ForwardScanDirection, slot))
+	set_scan_keys(marked, index, key, scan_keys);
+	index_rescan(scan, scan_keys, marked->n, NULL, 0);
+	while (!marked->last_found && index_getnext_slot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!read_key(marked, slot, other) || (!over_key && !same_key(marked, key, other)))
-			continue;
-		note_mark(marked, &slot->tts_tid);
-		break;
+		if (read_key(marked, slot, other))
+			note_mark(marked, &slot->tts_tid);
 	}
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
@@ -367,29 +322,21 @@ find_by_scan(DrMarked *marked, Relation rel, const NullableDatum *key)
 	pfree(other);
 }
 
-/* Look one key up, and remember it. */
+/* Look one key up. */
 static void
 look_up(DrMarked *marked, const NullableDatum *key)
 {
 	Relation	rel = table_open(marked->relation, AccessShareLock);
-	List	   *indexes = RelationGetIndexList(rel);
-	int			asked = 0;
-	ListCell   *cell;
+	Relation	index = dr_marks_open_index(rel, marked->n, IS_NOT_NULL, is_over_key, marked);
 
 	marked->last_found = false;
-	foreach(cell, indexes)
+	if (index == NULL)
+		find_by_scan(marked, rel, key);
+	else
 	{
-		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-		MarksIndex	which = which_index(marked, index);
-
-		if (which != OTHER_INDEX && (asked & which) == 0)
-			find_by_index(marked, rel, index, which == OVER_KEY, key);
-		asked |= which;
+		find_by_index(marked, rel, index, key);
 		index_close(index, AccessShareLock);
 	}
-	list_free(indexes);
-	if (asked != (OVER_KEY | LISTED))
-		find_by_scan(marked, rel, key);
 	table_close(rel, AccessShareLock);
 }
 
@@ -501,4 +448,47 @@ dr_marked_find(DrMarked *marked, const NullableDatum *key, ItemPointer mark)
 	if (marked->last_found && mark != NULL)
 		*mark = marked->last_mark;
 	return marked->last_found;
+}
+
+/* --------------------------------------------------------------- long keys */
+
+/* How many columns a key has; 0: its type is gone. */
+static int
+key_columns(const DrRollup *rollup)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc_noerror(rollup->key_type, -1, true);
+	int			n = desc == NULL ? 0 : desc->natts;
+
+	if (desc != NULL)
+		ReleaseTupleDesc(desc);
+	return n;
+}
+
+/* Is there a mark that counts, of a key that is not plain, by the active snapshot? */
+bool
+dr_marked_has_long(const DrRollup *rollup)
+{
+	Relation	rel = table_open(rollup->marks, AccessShareLock);
+	bool		found = dr_marks_has_long(rel, GetActiveSnapshot(), key_columns(rollup),
+								 dr_catalog_dirties_live(rollup));
+
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* May any snapshot of this session see such a mark, or one that is not committed
+ * yet?  "rollup" may be an old version. */
+bool
+dr_marked_may_have_long(const DrRollup *rollup)
+{
+	Relation	rel = try_relation_open(rollup->marks, AccessShareLock);
+	SnapshotData snapshot;
+	bool		found;
+
+	if (rel == NULL)
+		return false;
+	InitNonVacuumableSnapshot(snapshot, GlobalVisTestFor(rel));
+	found = dr_marks_has_long(rel, &snapshot, key_columns(rollup), 0);
+	relation_close(rel, AccessShareLock);
+	return found;
 }

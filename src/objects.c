@@ -106,9 +106,6 @@ append_event_defs(StringInfo buf, const DrDefinition *def)
  * its key is too long for an index; so the index by key is over "plain" keys
  * alone, and another one lists the few that are not.  "plain" is true or NULL,
  * for the planner takes NULLs for rare where it knows nothing.
- *
- * The sequence is a relation of one row that goes where the marks go: it holds
- * the rollup's proof.
  */
 char *
 dr_objects_create_marks(const DrDefinition *def, int32 id)
@@ -122,7 +119,7 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "CREATE TABLE %s (", marks);
 	append_key_defs(&buf, def);
-	appendStringInfoString(&buf, ", proof pg_catalog.int8, plain pg_catalog.bool,"
+	appendStringInfoString(&buf, ", plain pg_catalog.bool,"
 						   " dirties pg_catalog.\"char\","
 						   " since pg_catalog.timestamptz DEFAULT pg_catalog.now(),"
 						   " epoch pg_catalog.int8");
@@ -131,9 +128,7 @@ dr_objects_create_marks(const DrDefinition *def, int32 id)
 	appendStringInfoString(&buf, ") WITH (vacuum_truncate = off)");
 	appendStringInfo(&buf, "; CREATE INDEX ON %s (%s) WHERE plain IS NOT NULL", marks,
 					 dr_phrase_join(names, def->nkeys, ", "));
-	appendStringInfo(&buf, "; CREATE INDEX ON %s (proof) WHERE plain IS NULL", marks);
-	appendStringInfo(&buf, "; CREATE SEQUENCE %s MINVALUE " INT64_FORMAT " OWNED BY %s.proof",
-					 dr_phrase_own("proof", id), PG_INT64_MIN, marks);
+	appendStringInfo(&buf, "; CREATE INDEX ON %s (plain) WHERE plain IS NULL", marks);
 	return buf.data;
 }
 
@@ -160,13 +155,12 @@ dr_objects_definition_of(const DrDefinition *def, const char *events)
 	return buf.data;
 }
 
-/* "That key has no mark that counts", with the proof that the view asks for it. */
+/* The arguments of _settled and _unmarked: permit, type of the key, key. */
 static char *
-unmarked(const DrDefinition *def, const DrRollup *rollup, const char *live_literal, char **key)
+key_arguments(const DrDefinition *def, const DrRollup *rollup, const char *permit, char **key)
 {
-	return psprintf("dailyrollup._unmarked(%s, NULL::%s, (SELECT p.last_value FROM %s p), %s)",
-					live_literal, format_type_be_qualified(rollup->key_type),
-					dr_phrase_own("proof", rollup->id), dr_phrase_join(key, def->nkeys, ", "));
+	return psprintf("%s, NULL::%s, %s", permit, format_type_be_qualified(rollup->key_type),
+					dr_phrase_join(key, def->nkeys, ", "));
 }
 
 /* Add the column to the order, unless it is there. */
@@ -223,26 +217,26 @@ legs_columns(const DrDefinition *def, char **key, const char *alias)
 /* Live, where it counts, without the marked keys. */
 static void
 append_settled_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
-				   const char *live_literal)
+				   const char *permit)
 {
 	char	  **key = dr_phrase_live_key(def, "l");
 
-	appendStringInfo(buf, "SELECT %s FROM ONLY %s l WHERE dailyrollup._live_counts(%s) AND %s",
+	appendStringInfo(buf, "SELECT %s FROM ONLY %s l WHERE dailyrollup._settled(%s)",
 					 legs_columns(def, key, "l"), dr_phrase_relation(rollup->live),
-					 live_literal, unmarked(def, rollup, live_literal, key));
+					 key_arguments(def, rollup, permit, key));
 }
 
 /*
  * The tail since W, without the marked keys; no tail where live ends now.  The
  * floor is for the planner, who leaves out partitions below it.
  *
- * With an aggregate in it the condition stays above the grouping.  The planner
+ * The condition, of a volatile function, stays above the grouping.  The planner
  * would have it asked for each row of the source, those included that WHERE
  * leaves out, for which the key may be an error.
  */
 static void
 append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
-				const char *live_literal)
+				const char *live_literal, const char *permit)
 {
 	const char *type = dr_boundary_type_name(def->time_kind);
 	DrScope		scope = {
@@ -251,18 +245,9 @@ append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 		.lower = psprintf("(SELECT dailyrollup._tail_from_%s(%s))", type, live_literal)
 	};
 
-	appendStringInfo(buf, "%s HAVING CASE WHEN pg_catalog.count(*) > 0 THEN %s END",
+	appendStringInfo(buf, "%s HAVING dailyrollup._unmarked(%s)",
 					 dr_phrase_content_in_order(def, &scope, def->ndedup > 0, legs_order(def)),
-					 unmarked(def, rollup, live_literal, dr_phrase_event_key(def)));
-}
-
-/* The marks of which "plain" says that, by the index of those. */
-static char *
-marks_whose(const DrDefinition *def, const DrRollup *rollup, const char *plain)
-{
-	return psprintf("SELECT %s, m.proof, m.dirties, m.ctid AS place FROM %s m WHERE m.plain %s",
-					dr_phrase_join(dr_phrase_mark_key(def, "m"), def->nkeys, ", "),
-					dr_phrase_relation(rollup->marks), plain);
+					 key_arguments(def, rollup, permit, dr_phrase_event_key(def)));
 }
 
 /*
@@ -272,20 +257,19 @@ marks_whose(const DrDefinition *def, const DrRollup *rollup, const char *plain)
  */
 static void
 append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
-				  const char *live_literal, bool shows_left_alone)
+				  const char *live_literal, const char *permit, bool shows_left_alone)
 {
 	char	  **key = dr_phrase_mark_key(def, "m");
-	char	   *floor = psprintf("dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true), %s)",
-								 live_literal, dr_boundary_type_name(def->time_kind), live_literal,
-								 shows_left_alone ? "true" : "false");
 
-	appendStringInfo(buf, "SELECT %s FROM (%s AND %s UNION ALL %s) m,"
-					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.proof, m.dirties, m.place, %s) r",
-					 legs_columns(def, key, "r"),
-					 marks_whose(def, rollup, "IS NOT NULL"), floor,
-					 marks_whose(def, rollup, "IS NULL"),
-					 live_literal, dr_phrase_relation(rollup->definition),
-					 dr_phrase_join(key, def->nkeys, ", "));
+	appendStringInfo(buf, "SELECT %s FROM %s m,"
+					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.dirties, m.ctid, %s) r"
+					 " WHERE m.plain IS NOT NULL"
+					 " AND dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true), %s)",
+					 legs_columns(def, key, "r"), dr_phrase_relation(rollup->marks),
+					 permit, dr_phrase_relation(rollup->definition),
+					 dr_phrase_join(key, def->nkeys, ", "),
+					 live_literal, dr_boundary_type_name(def->time_kind), live_literal,
+					 shows_left_alone ? "true" : "false");
 }
 
 /* One row a key, from the three legs. */
@@ -294,6 +278,8 @@ append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 			  const char *live_literal, bool shows_left_alone)
 {
 	char	  **names = palloc(def->nkeys * sizeof(char *));
+	char	   *permit = psprintf("%s::dailyrollup._permit",
+								  quote_literal_cstr(dr_phrase_relation(rollup->live)));
 	bool		first = true;
 
 	for (int i = 0; i < def->nkeys; i++)
@@ -309,11 +295,11 @@ append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 					psprintf("%s AS %s", dr_phrase_merged(def, column, "u"), name));
 	}
 	appendStringInfoString(buf, " FROM (");
-	append_marked_leg(buf, def, rollup, live_literal, shows_left_alone);
+	append_marked_leg(buf, def, rollup, live_literal, permit, shows_left_alone);
 	appendStringInfoString(buf, " UNION ALL ");
-	append_settled_leg(buf, def, rollup, live_literal);
+	append_settled_leg(buf, def, rollup, permit);
 	appendStringInfoString(buf, " UNION ALL ");
-	append_tail_leg(buf, def, rollup, live_literal);
+	append_tail_leg(buf, def, rollup, live_literal, permit);
 	appendStringInfo(buf, ") u(%s) GROUP BY %s", legs_columns(def, names, NULL),
 					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));
 }

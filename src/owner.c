@@ -28,6 +28,7 @@
 #include "locks.h"
 #include "objects.h"
 #include "stop.h"
+#include "view.h"
 
 /* By OID: while we wait for the lock, the name may be given to another table. */
 static void
@@ -59,6 +60,17 @@ hand_over_all(const DrRollup *rollup)
 		AlterTypeOwner_oid(rollup->key_type, to, true);
 }
 
+static void
+renew_view(Oid live)
+{
+	DrRollup   *rollup;
+
+	CommandCounterIncrement();
+	rollup = dr_catalog_find(live, NULL);
+	if (rollup != NULL)
+		dr_view_renew(rollup);
+}
+
 /* What DDL has done to the source's owner, or was to do, the rollup follows. */
 void
 dr_owner_follow(const DrRollup *rollup)
@@ -68,8 +80,10 @@ dr_owner_follow(const DrRollup *rollup)
 	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));
 	/* a shadow may have come, or gone, while we waited for that */
 	rollup = dr_catalog_find(rollup->live, NULL);
-	if (rollup != NULL)
-		hand_over_all(rollup);
+	if (rollup == NULL)
+		return;
+	hand_over_all(rollup);
+	renew_view(rollup->live);
 }
 
 /* A shadow follows live.  The caller holds the refresh lock. */
@@ -111,8 +125,14 @@ dr_owner_follow_reassigned(void)
 	CommandCounterIncrement();
 	rollups = dr_catalog_all();
 	foreach(cell, rollups)
-		if (is_changed(((DrRollup *) lfirst(cell))->source))
-			dr_owner_follow(lfirst(cell));
+	{
+		DrRollup   *rollup = lfirst(cell);
+
+		if (!is_changed(rollup->source))
+			continue;
+		dr_owner_follow(rollup);
+		renew_view(rollup->live);
+	}
 }
 
 /* An error where the relation is a part of the rollup, and was given to others. */

@@ -246,6 +246,7 @@ make_step(DrPass *pass, DrStep *step)
 	*step = dr_steps_next(pass, rollup);
 	if (*step == STEP_NONE)
 	{
+		dr_view_renew(rollup);
 		dr_view_shorten(rollup);
 		return false;
 	}

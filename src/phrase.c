@@ -251,7 +251,8 @@ dr_phrase_same_key(const DrDefinition *def, Oid key_type, char **left, char **ri
 
 /*
  * Is the key "plain": short enough for an entry of a btree index?  True or NULL.
- * Two thirds of what an entry may take, for what it adds to the values.
+ * Two thirds of what an entry may take, for what it adds to the values.  Plans of
+ * <live>_current are told of one that is not (tail.c).
  */
 char *
 dr_phrase_is_plain(const DrDefinition *def, char **texts)
@@ -262,7 +263,8 @@ dr_phrase_is_plain(const DrDefinition *def, char **texts)
 	for (int i = 0; i < def->nkeys; i++)
 		appendStringInfo(&size, "%scoalesce(pg_catalog.pg_column_size(%s), 0)",
 						 i == 0 ? "" : " + ", texts[i]);
-	return psprintf("CASE WHEN %s < 1800 THEN true END", size.data);
+	return psprintf("CASE WHEN %s < 1800 THEN true ELSE dailyrollup._not_plain(%u) END",
+					size.data, def->source);
 }
 
 /* The key as jsonb: an object of the key's columns. */

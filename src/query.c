@@ -136,28 +136,28 @@ mark_keys(const DrDefinition *def, const char *alias)
 }
 
 /*
- * "INSERT INTO marks … SELECT …" of the keys of events; the events follow.  The
- * proof is a parameter, the next one what the marks dirty; of a "whole" mark
- * the one after that is the epoch, and the first ones are its event.
+ * "INSERT INTO marks … SELECT …" of the keys of events; the events follow.  What
+ * the marks dirty is a parameter; of a "whole" mark the next one is the epoch, and
+ * the first ones are its event.
  */
 static void
 append_marks(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
-			 const char *distinct, int proof, bool whole)
+			 const char *distinct, int dirties, bool whole)
 {
 	char	  **keys = dr_phrase_mark_key(def, "k");
 	char	  **event = dr_phrase_event_key(def);
 
-	appendStringInfo(buf, "INSERT INTO %s (%s, proof, plain, dirties",
+	appendStringInfo(buf, "INSERT INTO %s (%s, plain, dirties",
 					 dr_phrase_relation(rollup->marks), mark_keys(def, NULL));
 	if (whole)
 		appendStringInfo(buf, ", epoch, %s",
 						 dr_phrase_join(dr_phrase_numbered(NULL, 'e', def->nevents),
 										def->nevents, ", "));
-	appendStringInfo(buf, ") SELECT k.*, $%d, %s, $%d", proof,
-					 dr_phrase_is_plain(def, keys), proof + 1);
+	appendStringInfo(buf, ") SELECT k.*, %s, $%d",
+					 dr_phrase_is_plain(def, keys), dirties);
 	if (whole)
 	{
-		appendStringInfo(buf, ", $%d", proof + 2);
+		appendStringInfo(buf, ", $%d", dirties + 1);
 		for (int i = 0; i < def->nevents; i++)
 			appendStringInfo(buf, ", $%d", i + 1);
 	}
@@ -167,8 +167,8 @@ append_marks(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 	appendStringInfoString(buf, " FROM (");
 }
 
-/* One mark, of the event whose columns are the first parameters; then the proof,
- * what the mark dirties, and the epoch, for a "whole" one, which has the event. */
+/* One mark, of the event whose columns are the first parameters; then what the
+ * mark dirties, and the epoch, for a "whole" one, which has the event. */
 char *
 dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup, bool whole)
 {
@@ -185,7 +185,7 @@ dr_query_mark_event(const DrDefinition *def, const DrRollup *rollup, bool whole)
 }
 
 /* A mark for each key of the relation's rows within [$1, $2), or from $1 on; $3
- * is the proof, $4 what the marks dirty. */
+ * is what the marks dirty. */
 char *
 dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relation,
 					bool bounded)
@@ -204,8 +204,7 @@ dr_query_mark_range(const DrDefinition *def, const DrRollup *rollup, Oid relatio
 	return buf.data;
 }
 
-/* A mark for each key of "rows", a SELECT of events; $1 is the proof, $2 what
- * the marks dirty. */
+/* A mark for each key of "rows", a SELECT of events; $1 is what the marks dirty. */
 char *
 dr_query_mark_rows(const DrDefinition *def, const DrRollup *rollup, const char *rows)
 {

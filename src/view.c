@@ -1,6 +1,7 @@
 /*
  * view.c
- *		The text of <live>_current, where it changes.
+ *		The text of <live>_current, where it changes; and its permits (permit.c),
+ *		which are live's owner's.
  *
  *		long		shows also a live that is left to others (fold false)
  *		short		all others: it costs less to plan
@@ -19,15 +20,19 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "commands/view.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
+#include "rewrite/rewriteDefine.h"
 #include "rewrite/rewriteHandler.h"
+#include "rewrite/rewriteSupport.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "definition.h"
 #include "identity.h"
@@ -39,9 +44,27 @@
 typedef struct Text
 {
 	Oid			namespace;
+	Oid			permit_type;
 	bool		ours;
 	bool		is_long;
+	List	   *permits;		/* of Const: what it shows to our functions */
 } Text;
+
+static void
+note_call(Text *text, const FuncExpr *call, const char *name)
+{
+	ListCell   *cell;
+
+	text->ours |= strcmp(name, "_floor_holds") == 0;
+	text->is_long |= strcmp(name, "_live_is_left_alone") == 0;
+	foreach(cell, call->args)
+	{
+		Const	   *arg = lfirst(cell);
+
+		if (IsA(arg, Const) && arg->consttype == text->permit_type && !arg->constisnull)
+			text->permits = lappend(text->permits, arg);
+	}
+}
 
 static bool
 look_for_calls(Node *node, void *context)
@@ -54,34 +77,51 @@ look_for_calls(Node *node, void *context)
 		return query_tree_walker((Query *) node, look_for_calls, context, 0);
 	if (IsA(node, FuncExpr))
 	{
-		Oid			function = ((FuncExpr *) node)->funcid;
-		char	   *name = get_func_name(function);
+		FuncExpr   *call = (FuncExpr *) node;
+		char	   *name = get_func_name(call->funcid);
 
-		if (name != NULL && get_func_namespace(function) == text->namespace)
-		{
-			text->ours |= strcmp(name, "_floor_holds") == 0;
-			text->is_long |= strcmp(name, "_live_is_left_alone") == 0;
-		}
+		if (name != NULL && get_func_namespace(call->funcid) == text->namespace)
+			note_call(text, call, name);
 	}
 	return expression_tree_walker(node, look_for_calls, context);
 }
 
-/* Has the view the other text?  Its owner may have put anything else into it, or
- * added to it: that is none of ours. */
-static bool
-can_become(const DrRollup *rollup, bool is_long)
+/* The view's query, a copy; NULL: it is none of ours, or its owner has added to
+ * it. */
+static Query *
+read_query(const DrRollup *rollup, Text *text)
 {
 	Relation	rel = relation_open(rollup->current_view, AccessShareLock);
 	Relation	definition = relation_open(rollup->definition, AccessShareLock);
-	Text		text = {.namespace = get_namespace_oid(DR_SCHEMA, false)};
+	Query	   *query = NULL;
 
+	memset(text, 0, sizeof(Text));
+	text->namespace = get_namespace_oid(DR_SCHEMA, false);
+	text->permit_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+										CStringGetDatum("_permit"),
+										ObjectIdGetDatum(text->namespace));
 	if (rel->rd_rel->relkind == RELKIND_VIEW &&
 		rel->rd_att->natts == definition->rd_att->natts)
-		(void) look_for_calls((Node *) get_view_query(rel), &text);
+	{
+		query = copyObject(get_view_query(rel));
+		(void) look_for_calls((Node *) query, text);
+	}
 	relation_close(definition, AccessShareLock);
 	relation_close(rel, AccessShareLock);
-	return text.ours && text.is_long != is_long;
+	return text->ours ? query : NULL;
 }
+
+/* Has the view the other text?  Its owner may have put anything else into it: that
+ * is none of ours. */
+static bool
+can_become(const DrRollup *rollup, bool is_long)
+{
+	Text		text;
+
+	return read_query(rollup, &text) != NULL && text.is_long != is_long;
+}
+
+/* -------------------------------------------------------------- two texts */
 
 /* The text, parsed as the owner; the view's columns have the names that its
  * owner has given to them.  */
@@ -173,4 +213,75 @@ dr_view_shorten(const DrRollup *rollup)
 	if (ConditionalLockRelationOid(rollup->current_view, AccessExclusiveLock) &&
 		can_become(rollup, false))
 		store_text(rollup, query);
+}
+
+/* ------------------------------------------------------------------ permits */
+
+/* Whose permits it shows to our functions are the owner's after this; false: they
+ * are already. */
+static bool
+replace_permits(const DrRollup *rollup, const Text *text)
+{
+	bool		replaced = false;
+	ListCell   *cell;
+
+	foreach(cell, text->permits)
+	{
+		DrPermit   *permit = (DrPermit *) DatumGetPointer(((Const *) lfirst(cell))->constvalue);
+
+		if (permit->live != rollup->live || permit->owner == rollup->owner)
+			continue;
+		permit->owner = rollup->owner;
+		replaced = true;
+	}
+	return replaced;
+}
+
+static Query *
+read_renewed(const DrRollup *rollup)
+{
+	Text		text;
+	Query	   *query = read_query(rollup, &text);
+
+	return query != NULL && replace_permits(rollup, &text) ? query : NULL;
+}
+
+/*
+ * Live has been handed over: the view's permits are to be the new owner's.  Its
+ * query stays as it is stored otherwise, so nobody needs a right on what it names.
+ * Not where somebody else reads the view: the next pass will do it.
+ */
+void
+dr_view_renew(const DrRollup *rollup)
+{
+	Query	   *query;
+	DrIdentity	before;
+
+	if (read_renewed(rollup) == NULL ||
+		!ConditionalLockRelationOid(rollup->current_view, AccessExclusiveLock))
+		return;
+	query = read_renewed(rollup);
+	if (query == NULL)
+		return;
+	dr_identity_enter(rollup->owner, &before);
+	DefineQueryRewrite(pstrdup(ViewSelectRuleName), rollup->current_view, NULL, CMD_SELECT, true,
+					   true, list_make1(query));
+	CommandCounterIncrement();
+	dr_identity_leave(&before);
+}
+
+/* Does the view, as it is stored, show that permit to our functions? */
+bool
+dr_view_has_permit(const DrRollup *rollup, const DrPermit *permit)
+{
+	Text		text;
+	ListCell   *cell;
+
+	if (read_query(rollup, &text) == NULL)
+		return false;
+	foreach(cell, text.permits)
+		if (dr_permit_equal((DrPermit *) DatumGetPointer(((Const *) lfirst(cell))->constvalue),
+							permit))
+			return true;
+	return false;
 }

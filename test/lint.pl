@@ -13,9 +13,9 @@ use FindBin;
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel worth)],
-  [qw(catalog databases definition duplicates phrase patience tallyplan rival scan)],
-  [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout)],
-  [qw(query compare target content intact intake view)],
+  [qw(catalog databases definition duplicates phrase patience tallyplan rival scan marks)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout permit)],
+  [qw(query compare target content intact intake tail view)],
   [qw(folding event check current guard adopt steps replace sweep)],
   [qw(digest gather)],
   [qw(late batch offer seize shadow owner remove merge heal)],
@@ -149,7 +149,7 @@ sub check_tokens {
     $depth = $this eq '(' && ($depth || $before eq 'with') ? $depth + 1 : $this eq ')' && $depth ? $depth - 1 : $depth;
     if ($this =~ /^[-+*\/<>=~!\@#%^&|`?]+$/ && $this ne '=>') {
       next if $this eq '*' && $before =~ /^(?:\.|\(|select)$/;
-      next if $this eq '=' && ($depth || $word[2] eq 'create' && $word[3] eq 'aggregate');
+      next if $this eq '=' && ($depth || $word[2] eq 'create' && $word[3] =~ /^(?:aggregate|type)$/);
       $say->($at, "operator $this without a schema");
     } elsif ($next eq '(' && $this =~ /^\w/ && $before ne '.') {
       # an alias and its columns

@@ -129,7 +129,7 @@ SELECT is_empty($$SELECT nspname, proname FROM functions WHERE nspname = 'public
 -- the view <live>_current must stay usable in parallel, and must not be inlined as a constant
 SELECT results_eq(
   $$SELECT proname, provolatile::text, proparallel::text, prosupport <> 0 FROM functions
-    WHERE proname ~ '^_(live_counts|floor_holds|w_floor|unmarked|tail_from|concerns|current_row)' AND proname !~ 'support$' ORDER BY 1$$,
+    WHERE proname ~ '^_(settled|floor_holds|w_floor|unmarked|tail_from|concerns|current_row)' AND proname !~ 'support$' ORDER BY 1$$,
   $$VALUES
     ('_concerns', 's', 'u', true),
     ('_concerns', 's', 'u', true),
@@ -137,11 +137,11 @@ SELECT results_eq(
     ('_floor_holds', 's', 's', false),
     ('_floor_holds', 's', 's', false),
     ('_floor_holds', 's', 's', false),
-    ('_live_counts', 's', 's', false),
+    ('_settled', 's', 's', true),
     ('_tail_from_date', 's', 's', false),
     ('_tail_from_timestamp', 's', 's', false),
     ('_tail_from_timestamptz', 's', 's', false),
-    ('_unmarked', 's', 's', true),
+    ('_unmarked', 'v', 's', true),
     ('_w_floor_date', 's', 's', true),
     ('_w_floor_timestamp', 's', 's', true),
     ('_w_floor_timestamptz', 's', 's', true)$$,

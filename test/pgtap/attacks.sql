@@ -189,7 +189,7 @@ SELECT lives_ok($$SELECT rollup_drop('at.l', true)$$, 'and is dropped');
 
 -- ==== The view live_current for those who read it through something else,
 -- while a key waits: whoever has rights gets rows, nobody else does.
--- Protects check_proof in current.c.
+-- Protects check_permit in current.c, and who may make a permit (permit.c).
 SET ROLE at_owner;
 TRUNCATE at.s;
 ALTER TABLE at.s ENABLE TRIGGER ALL;
@@ -240,55 +240,79 @@ SELECT is(try('at_writer', $$INSERT INTO at.s VALUES ('a', '2026-01-01', 2)$$), 
 SELECT readers('a key waits', '2');
 SELECT is(try('at_owner', 'REFRESH MATERIALIZED VIEW at.stored'), 'ok', 'a materialized view');
 SELECT is((SELECT n FROM at.stored WHERE k = 'a'), 2::bigint, 'which has the late row');
--- by the function behind the view
-SELECT id, marks, definition, proof FROM dailyrollup.rollups WHERE live = 'at.l'::regclass \gset
-SELECT is(try(role, format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(0,1)'', ''a''::text)', :'definition', proof)),
-          '42501 permission denied for rollup "at.l"', format('%s: _current_row with the proof %s', role, proof))
-FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role, unnest('{NULL::int8,0::int8,1::int8,-1::int8}'::text[]) proof;
--- nor does anybody learn which keys are marked, not even in a query that may read
--- the view, or a view on top
-SELECT key_type FROM dailyrollup.rollups WHERE live = 'at.l'::regclass \gset
-SELECT is(try(role, format('SELECT dailyrollup._unmarked(''at.l'', NULL::%s, %s, %L::text)', :'key_type', proof, key)),
-          '42501 permission denied for rollup "at.l"', format('%s: _unmarked of %s with the proof %s', role, key, proof))
-FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role, unnest('{NULL::int8,0::int8,1::int8,-1::int8}'::text[]) proof, unnest('{a,nobody,NULL}'::text[]) key;
-SELECT is(try(role, format('SELECT dailyrollup._unmarked(''at.l'', NULL::%s, p, k) FROM at.%s, generate_series(-1, 1) p', :'key_type', relation)),
-          '42501 permission denied for rollup "at.l"', format('%s: _unmarked of what is read from %s', role, relation))
-FROM (VALUES ('at_reader', 'over'), ('at_reader', 'over_over'), ('at_reader', 'barrier'), ('at_writer', 'l_current')) v(role, relation);
-SELECT is(try(role, format(statement, :id)), '42501 permission denied for sequence proof_N', format('%s: %s', role, statement))
+-- by the functions behind the view: what the view shows to them only the owner can
+-- make, from his table's name
+SELECT id, marks, definition, key_type FROM dailyrollup.rollups WHERE live = 'at.l'::regclass \gset
+SET ROLE at_stranger;
+CREATE TYPE at.holder AS (p dailyrollup._permit);
+CREATE DOMAIN at.permit AS dailyrollup._permit;
+CREATE FUNCTION at.make(text) RETURNS dailyrollup._permit LANGUAGE plpgsql AS $$ BEGIN RETURN $1; END $$;
+RESET ROLE;
+SELECT is(try(role, 'SELECT ' || way), '42501 must be owner of table at.l', format('%s: %s', role, way))
 FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role,
-     unnest(ARRAY['SELECT last_value FROM dailyrollup.proof_%s', 'TABLE dailyrollup.proof_%s', 'SELECT nextval(''dailyrollup.proof_%s'')',
-                  'SELECT setval(''dailyrollup.proof_%s'', 1)',
-                  -- (servers from 18 on give NULL instead of an error)
-                  'DO $d$ BEGIN IF pg_sequence_last_value(''dailyrollup.proof_%s'') IS NULL THEN RAISE insufficient_privilege USING MESSAGE = ''permission denied for sequence proof_N''; END IF; END $d$']) statement;
-SELECT is(see(role, format('SELECT count(*) || '' '' || count(last_value) FROM pg_sequences WHERE schemaname = ''dailyrollup'' AND sequencename = ''proof_%s''', :id)), '1 0',
-          format('%s: pg_sequences does not show it', role))
-FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role;
+     unnest(ARRAY[$$'at.l'::dailyrollup._permit$$, $$CAST(text 'at.l' AS dailyrollup._permit)$$, format('''%s''::dailyrollup._permit', 'at.l'::regclass::oid), $$'{at.l}'::dailyrollup._permit[]$$,
+                  $$at.make('at.l')$$, $$jsonb_populate_record(NULL::at.holder, '{"p": "at.l"}')$$, $$'(at.l)'::at.holder$$, $$'at.l'::at.permit$$]) way;
+SELECT is(try(role, format('SELECT q.* FROM (%s) q', text)), '42501 must be owner of table at.l', role || ': the view''s own text')
+FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role, LATERAL (SELECT rtrim(pg_get_viewdef('at.l_current'), ';')) d(text);
+SELECT is(typreceive::oid, 0::oid, 'no binary form') FROM pg_type WHERE oid = 'dailyrollup._permit'::regtype;
+SELECT is_empty($$SELECT FROM pg_cast WHERE 'dailyrollup._permit'::regtype IN (castsource, casttarget)$$, 'no cast');
+SELECT is(see(role, format(call, :'definition', :'key_type')), answer, format('%s: without one: %s', role, call))
+FROM unnest('{at_reader,at_writer,at_stranger,at_owner}'::text[]) role, (VALUES
+  ('SELECT count(*) FROM dailyrollup._current_row(NULL, NULL::%1$s, ''d'', ''(0,1)'', ''a''::text)', '0'),
+  ('SELECT dailyrollup._unmarked(NULL, NULL::%2$s, ''a''::text)', NULL), ('SELECT dailyrollup._settled(NULL, NULL::%2$s, ''a''::text)', NULL)) v(call, answer);
+SELECT is(try('at_owner', 'SELECT ''at.nothing''::dailyrollup._permit'), '42P01 relation "at.nothing" does not exist', 'of a table that is not there');
+SELECT is(try('at_owner', format('SELECT %L::dailyrollup._permit', name)), '42P01 relation "' || name || '" does not exist', 'of ' || name)
+FROM unnest(ARRAY['-', '0', '4294967294']) name;
+SELECT is(see('at_owner', 'SELECT ''at.l''::dailyrollup._permit'), 'at.l', 'the owner makes one, and reads its table''s name');
+SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at.l'', NULL::%s, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with it it is the row');
+SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at.l'', NULL::%s, ''d'', ''(7,7)'', ''a''::text)', :'definition')), '0', 'of a mark that is there');
+SELECT is(see('at_owner', format('SELECT dailyrollup._%2$s(''at.l'', NULL::%1$s, ''a''::text) || '' '' || dailyrollup._%2$s(''at.l'', NULL::%1$s, ''b''::text)', :'key_type', name)), 'false true', 'and it tells which keys are marked: ' || name)
+FROM unnest('{unmarked,settled}'::text[]) name;
+SELECT is(try('at_owner', format('SELECT dailyrollup._%s(''at.l'', NULL::%s, %s)', name, :'key_type', key)), '22023 the arguments are not a key of this rollup', format('a key of another type: %s of %s', name, key))
+FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key, unnest('{unmarked,settled}'::text[]) name;
+SELECT is(try('at_owner', format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, ''d'', ''(0,1)'', %s)', :'definition', key)), '22023 the arguments are not a key of this rollup', 'of a row, too: ' || key)
+FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key;
 SELECT is(try(role, format('SELECT %s FROM %s', what, relation)), '42501 permission denied for ' || message, format('%s: %s of %s', role, what, relation))
 FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role,
-     (VALUES ('proof', :'marks', 'table marks_N'), ('proof', 'dailyrollup.rollups', 'table rollups'), ('proof', 'dailyrollup._visible_rollups', 'view _visible_rollups')) v(what, relation, message);
-SELECT hasnt_column('public', 'rollup_status', 'proof', 'nobody is shown the proof');
-SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at.l'', NULL::%s, m.proof, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with the proof it is the row');
-SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(7,7)'', ''a''::text)', :'definition', :'proof')), '0', 'of a mark that is there');
-SELECT is(see('at_owner', format('SELECT dailyrollup._unmarked(''at.l'', NULL::%1$s, %2$s, ''a''::text) || '' '' || dailyrollup._unmarked(''at.l'', NULL::%1$s, %2$s, ''b''::text)', :'key_type', :'proof')), 'false true', 'and it tells which keys are marked');
-SELECT is(try('at_owner', format('SELECT dailyrollup._unmarked(''at.l'', NULL::%s, %s, %s)', :'key_type', :'proof', key)), '22023 the arguments are not a key of this rollup', 'a key of another type: ' || key)
-FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key;
-SELECT is(try('at_owner', format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(0,1)'', %s)', :'definition', :'proof', key)), '22023 the arguments are not a key of this rollup', 'of a row, too: ' || key)
-FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key;
--- one's own proof proves nothing of others
+     (VALUES ('k1', :'marks', 'table marks_N'), ('proof', 'dailyrollup.rollups', 'table rollups'), ('proof', 'dailyrollup._visible_rollups', 'view _visible_rollups')) v(what, relation, message);
+SELECT hasnt_column('public', 'rollup_status', 'proof', 'nobody is shown the secret of the write-time fold');
+-- nor does anybody have others' plans made anew
+SELECT is(try(role, 'SELECT dailyrollup._not_plain(''at.s''::regclass)'), '42501 must be owner of table s', role || ': tells that a key is not plain')
+FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role;
+SELECT is(see('at_owner', format('SELECT coalesce(dailyrollup._not_plain(%s)::text, ''nothing'')', source)), 'nothing', 'the owner does so of ' || source)
+FROM unnest(ARRAY['''at.s''::regclass', '0', '4294967294']) source;
+-- one's own permit lets one see nothing of others
 SET ROLE at_stranger;
 CREATE TABLE at.s_stranger (k text NOT NULL, t timestamptz NOT NULL, v int);
 SELECT rollup_create('at.l_stranger', 'SELECT k, count(*) AS n, sum(v) AS total FROM at.s_stranger GROUP BY k', 't', mode => 'on');
 SELECT rollup_refresh('at.l_stranger', '2026-01-03 00:00Z');
 INSERT INTO at.s_stranger VALUES ('a', '2026-01-01', 1);
 RESET ROLE;
-SELECT definition AS own_definition, proof AS own_proof FROM dailyrollup.rollups WHERE live = 'at.l_stranger'::regclass \gset
-SELECT isnt(:'proof'::text, :'own_proof'::text, 'each rollup has a proof of its own');
-SELECT is(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, %s, ''d'', ''(0,1)'', ''a''::text)', :'definition', :'own_proof')),
-          '42501 permission denied for rollup "at.l"', 'that of another rollup');
-SELECT is(try('at_stranger', format('SELECT dailyrollup._unmarked(rollup, NULL::%s, %s, ''a''::text) FROM unnest(ARRAY[''at.l_stranger'', ''at.l'']::regclass[]) rollup', :'key_type', :'own_proof')),
-          '42501 permission denied for rollup "at.l"', 'also after one''s own, in one query');
-SELECT isnt(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l_stranger'', NULL::%s, %s, ''d'', ''(0,1)'', ''a''::text)', :'definition', :'own_proof')),
+SELECT isnt(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l_stranger'', NULL::%s, ''d'', ''(0,1)'', ''a''::text)', :'definition')),
             'ok', 'the row type of another rollup');
+-- what the owner has given away is worth nothing once live is another's
+CREATE TABLE at.kept AS SELECT NULL::dailyrollup._permit AS p WHERE false;
+GRANT SELECT ON at.kept TO at_stranger;
+GRANT INSERT ON at.kept TO at_owner, at_stranger;
+SELECT is(try('at_owner', 'INSERT INTO at.kept VALUES (''at.l'')'), 'ok', 'the owner gives his permit to others');
+SELECT is(see('at_stranger', format('SELECT dailyrollup._unmarked(p, NULL::%s, ''a''::text) FROM at.kept', :'key_type')), 'false', 'who may ask then');
+SELECT is(try('at_stranger', 'INSERT INTO at.kept VALUES (''at.l_stranger'')'), 'ok', 'somebody else''s own');
+SELECT is(see('at_stranger', format('SELECT string_agg(dailyrollup._unmarked(p, NULL::%s, key)::text, '' '') FROM at.kept, unnest(ARRAY[''a'', ''b'']) key', :'key_type')), 'false false true true', 'both in one query');
+ALTER TABLE at.s OWNER TO at_member;
+SELECT is(try('at_stranger', format('SELECT dailyrollup._%s(p, NULL::%s, ''a''::text) FROM at.kept', name, :'key_type')),
+          '42501 permission denied for rollup "at.l"', 'after live was handed over: ' || name)
+FROM unnest('{unmarked,settled}'::text[]) name;
+SELECT is(try('at_stranger', format('SELECT r.* FROM at.kept, dailyrollup._current_row(p, NULL::%s, ''d'', ''(0,1)'', ''a''::text) r', :'definition')),
+          '42501 permission denied for rollup "at.l"', 'nor is there a row');
+SELECT is(see('at_writer', $$SELECT n FROM at.l_current WHERE k = 'a'$$), '2', 'who may read the view does');
+ALTER TABLE at.s OWNER TO at_owner;
+SELECT readers('live was handed over, and back', '2');
+DROP TABLE at.kept;
+SET ROLE at_stranger;
+DROP FUNCTION at.make;
+DROP DOMAIN at.permit;
+DROP TYPE at.holder;
+RESET ROLE;
 SELECT rollup_drop('at.l_stranger', true);
 
 DROP MATERIALIZED VIEW at.stored;

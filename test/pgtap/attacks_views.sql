@@ -294,7 +294,7 @@ FROM (VALUES
   ('views renamed', 'ALTER VIEW %4$s SET SCHEMA av; ALTER VIEW %2$s RENAME TO d; ALTER VIEW %3$s SET SCHEMA av; ALTER VIEW %1$s RENAME TO e'),
   ('marks moved and renamed', 'ALTER TABLE %5$s SET SCHEMA av'),
   ('a column of the marks renamed', 'ALTER TABLE %5$s RENAME COLUMN k1 TO k2'),
-  ('the proof renamed', 'ALTER TABLE %5$s RENAME COLUMN proof TO p'),
+  ('what tells long keys renamed', 'ALTER TABLE %5$s RENAME COLUMN plain TO p'),
   ('a column more in the marks', 'ALTER TABLE %5$s ADD COLUMN x int NOT NULL DEFAULT 1'),
   ('a constraint on the marks', 'ALTER TABLE %5$s ADD CHECK (k1 <> ''c'')'),
   ('row-level security on the marks', 'ALTER TABLE %5$s ENABLE ROW LEVEL SECURITY'),

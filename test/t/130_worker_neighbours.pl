@@ -376,6 +376,14 @@ $node->safe_psql('postgres', 'ALTER TABLE hers ADD note text');
 create('owned', role => 'ann', source => 'hers');
 served('owned', 'of a role');
 $mark = log_end();
+# owner.c, renew_view: a permit that the old owner has kept is worth nothing at once
+sql(<<'SQL');
+CREATE TABLE kept (p dailyrollup._permit); GRANT INSERT ON kept TO ann; SET ROLE ann; INSERT INTO kept VALUES ('owned'); RESET ROLE;
+CREATE FUNCTION asked() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM dailyrollup._unmarked(p, 1, 1) FROM kept; RETURN 'permitted'; EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$;
+SQL
+is(sql('SELECT asked()'), 'permitted', 'a permit of the owner');
+is(sql('BEGIN; REASSIGN OWNED BY ann TO ben; SELECT asked(); ROLLBACK'), '42501', 'REASSIGN OWNED: it is the old owner\'s');
+sql('DROP TABLE kept; DROP FUNCTION asked');
 sql('REASSIGN OWNED BY ann TO ben');
 is(sql(q{SELECT tableowner FROM pg_tables WHERE tablename = 'owned'}), 'ben', 'REASSIGN OWNED: it has another owner');
 sql(q{INSERT INTO hers VALUES (2, now() - interval '2 days', 1); SELECT rollup_reseed('owned')});

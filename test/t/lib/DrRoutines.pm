@@ -132,7 +132,7 @@ my @RELATIONS = (
 	@ROLLUPS, 'bi_other.secret_rollup',
 	map({ "bi.$_" } qw(s p p_1 view matview sequence composite foreign unlogged parent child plain adopted partitioned_index source_index on_t_current shadow_t_daily)),
 	qw(pg_catalog.pg_class information_schema.tables dailyrollup.rollups dailyrollup.runs dailyrollup._visible_rollups dailyrollup.rollups_pkey dailyrollup.rollup_id_seq
-	  public.rollup_status dailyrollup.events_1 dailyrollup.definition_1 dailyrollup.marks_1 dailyrollup.proof_1));
+	  public.rollup_status dailyrollup.events_1 dailyrollup.definition_1 dailyrollup.marks_1));
 my @STRANGE = (
 	'"', '"a', 'a"b', '"a"".b"', 'bi."new name"', "bi.\"new\nname\"", "bi.\"\xc3\xa4'\"\"\"", "\x01", "'; DROP TABLE bi.s; --", '"; DROP TABLE bi.s; --', "\\'; DROP TABLE bi.s; --", ') FROM bi.s; DROP TABLE bi.s; --', '$$', '%s%n',
 	'x' x 63, 'x' x 64, 'z' x 100_000);
@@ -168,6 +168,9 @@ my %VALUES = (
 	tid => typed('tid', undef, '(0,0)', '(0,1)', '(4294967295,65535)', '(1000,1)'),
 	bytea => typed('bytea', undef, '', '\x00', '\x' . '00' x 20, '\x' . 'ff' x 100),
 	internal => ['NULL::internal'],
+	'dailyrollup._permit' => [ 'NULL', map { quoted($_) . '::dailyrollup._permit' } 'bi.on_t', 'bi.nothing', 'bi_other.secret_rollup', 'bi.s', '-', '0', '4294967294' ],
+	cstring => [ 'NULL::cstring', map { quoted($_) . '::cstring' } 'bi.on_t', 'bi.nothing', 'bi_other.secret_rollup', '' ],
+	oid => [qw(NULL 0 1 4294967294)],
 	record => [ 'NULL::record', 'ROW()', 'ROW(1)', 'ROW(NULL::bi.s)', "ROW(1, 'a', NULL)", 'NULL::bi.on_t' ],
 	anyelement => [ 'NULL', "'a'", '1', 'NULL::int', 'NULL::bi.on_t', 'NULL::bi.s', "ROW(1, 2)", "'{}'::int[]", "'(1,2)'::point", "'{}'::json", "'{}'::jsonb", "'(0,1)'::tid", "'infinity'::timestamptz", 'NULL::bi.composite', 'NULL::bi.view' ],
 	any => [ 'NULL', "'a'", '1', 'NULL::int', "'a'::text", "'k1'::text", 'NULL::text', 'NULL::bi.s', "'infinity'::timestamptz", "'(1,2)'::point", "'NaN'::float8", "VARIADIC ARRAY['a']", 'VARIADIC NULL::text[]', "'a'::text, 'b'::text", '1, NULL, NULL, 4' ]);
@@ -175,7 +178,7 @@ my %VALUES = (
 # What gets past an argument, where the first of its type's values does not.
 my %GOOD = (
 	'timestamp with time zone' => "'2026-01-05 00:00+00'", 'text' => 'NULL', anyelement => "'a'::text", any => "'a'::text",
-	'proof bigint' => '{proof}', 'definition anyelement' => 'NULL::{definition}', 'key_type anyelement' => 'NULL::{key_type}', 'dirties "char"' => "'d'", 'mark tid' => "'(0,1)'",
+	'proof bigint' => '{proof}', 'permit dailyrollup._permit' => '{permit}', 'definition anyelement' => 'NULL::{definition}', 'key_type anyelement' => 'NULL::{key_type}', 'dirties "char"' => "'d'", 'mark tid' => "'(0,1)'",
 	'rollup text' => "'bi.made'", 'query text' => quoted($QUERIES[0]), 'time_column name' => "'t'", 'start_time timestamp with time zone' => "'-infinity'");
 
 # Values of an argument besides those of its type.
@@ -266,11 +269,11 @@ sub by_number
 	my ($relation) = $call =~ /\{oid of (\S+)\}/;
 	my $of = $of{ $relation // $ROLLUPS[0] } //= do {
 		my %x;
-		@x{qw(oid proof definition key_type)} = split /\|/, $session->safe("SELECT x::oid, r.proof, r.definition, r.key_type FROM (SELECT '" . ($relation // $ROLLUPS[0]) . "'::regclass AS x) x, LATERAL (SELECT * FROM dailyrollup.rollups ORDER BY live <> x, id LIMIT 1) r;");
+		@x{qw(oid proof permit definition key_type)} = split /\|/, $session->safe("SELECT x::oid, r.proof, format('''%s''::dailyrollup._permit', r.live::oid), r.definition, r.key_type FROM (SELECT '" . ($relation // $ROLLUPS[0]) . "'::regclass AS x) x, LATERAL (SELECT * FROM dailyrollup.rollups ORDER BY live <> x, id LIMIT 1) r;");
 		\%x;
 	};
 
-	return $call =~ s/\{oid of \S+\}/$of->{oid}::oid::regclass/gr =~ s/\{(proof|definition|key_type)\}/$of->{$1}/gr;
+	return $call =~ s/\{oid of \S+\}/$of->{oid}::oid::regclass/gr =~ s/\{(proof|permit|definition|key_type)\}/$of->{$1}/gr;
 }
 
 1;
