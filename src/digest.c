@@ -245,6 +245,7 @@ begin_scan(DrDigest *digest)
 		if (digest->stored)
 		{
 			elog(DEBUG1, "dailyrollup: rows are read as they are stored");
+			dr_intake_set_stored(digest->intake, dr_scan_columns(scan));
 			return scan;
 		}
 		dr_scan_end(scan);

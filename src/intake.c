@@ -163,6 +163,13 @@ dr_intake_by(DrIntake *intake, Snapshot snapshot)
 	intake->snapshot = snapshot;
 }
 
+/* Which columns the rows have that come as they are stored. */
+void
+dr_intake_set_stored(DrIntake *intake, List *columns)
+{
+	dr_layout_set_stored(intake->layout, intake->def, columns);
+}
+
 /* May the table take more? */
 bool
 dr_intake_is_room(const DrIntake *intake, const DrKeyTable *table)

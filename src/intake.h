@@ -31,6 +31,7 @@ extern TupleDesc dr_intake_row_desc(const DrIntake *intake);
 extern TupleDesc dr_intake_key_desc(const DrIntake *intake);
 extern bool dr_intake_is_room(const DrIntake *intake, const DrKeyTable *table);
 extern void dr_intake_by(DrIntake *intake, Snapshot snapshot);
+extern void dr_intake_set_stored(DrIntake *intake, List *columns);
 extern void dr_intake_aim(DrIntake *intake, DrKeyTable *table, Tuplestorestate **parts, int level);
 extern void dr_intake_halve(DrIntake *intake, int half);
 extern bool dr_intake_looks_at(const DrIntake *intake, const DrEntry *entry);

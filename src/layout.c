@@ -6,12 +6,15 @@
  * comes with these columns; or as the source stores it, in a slot that knows its
  * place: then those columns are read first that tell its key, and the others
  * where the row matters.
+ *
+ * Where a row that is stored has a column, the statement tells that reads it: a
+ * partition's need not stand where those of the source do, which may have lost a
+ * column before the partition was made.
  */
 #include "layout.h"
 
-#include "access/table.h"
 #include "catalog/pg_type.h"
-#include "utils/rel.h"
+#include "nodes/primnodes.h"
 
 struct DrLayout
 {
@@ -19,12 +22,12 @@ struct DrLayout
 	int			nevents;
 	int			first_event;
 
-	/* in a row as it is stored */
-	int		   *columns;		/* of events, counted from 0 */
-	int			last_column;
+	/* of a row as it is stored */
+	int		   *positions;		/* of events, counted from 0 */
+	int			width;			/* columns up to the last of them */
 	int			nearly;			/* events that are looked at to find the key */
 	int		   *early;
-	int			last_early;
+	int			early_width;
 };
 
 static TupleDesc
@@ -56,43 +59,51 @@ is_early(const DrDefinition *def, const DrTally *tally, bool placed, int event)
 	return false;
 }
 
-/* A column of the source among all that a query of whole rows reads, counted from
- * 1: those that were dropped are none.  A partition may have no such ones. */
-static int
-column_read(TupleDesc source, AttrNumber attno)
-{
-	int			column = 0;
-
-	for (int i = 0; i < attno; i++)
-		if (!TupleDescAttr(source, i)->attisdropped)
-			column++;
-	return column;
-}
-
 DrLayout *
 dr_layout_make(const DrDefinition *def, const DrTally *tally, bool placed)
 {
 	DrLayout   *layout = palloc0(sizeof(DrLayout));
-	Relation	source = table_open(def->source, AccessShareLock);
 
 	layout->desc = make_desc(def, placed);
 	layout->nevents = def->nevents;
 	layout->first_event = placed ? DR_LAYOUT_PLACE : 0;
-	layout->columns = palloc(def->nevents * sizeof(int));
+	layout->positions = palloc(def->nevents * sizeof(int));
 	layout->early = palloc(def->nevents * sizeof(int));
 	for (int i = 0; i < def->nevents; i++)
-	{
-		int			column = column_read(RelationGetDescr(source), def->events[i].attno);
-
-		layout->columns[i] = column - 1;
-		layout->last_column = Max(layout->last_column, column);
-		if (!is_early(def, tally, placed, i))
-			continue;
-		layout->early[layout->nearly++] = i;
-		layout->last_early = Max(layout->last_early, column);
-	}
-	table_close(source, AccessShareLock);
+		if (is_early(def, tally, placed, i))
+			layout->early[layout->nearly++] = i;
 	return layout;
+}
+
+/* Where the rows of a statement have that column of the source. */
+static int
+position_of(List *columns, AttrNumber attno)
+{
+	ListCell   *cell;
+
+	foreach(cell, columns)
+	{
+		const TargetEntry *column = lfirst_node(TargetEntry, cell);
+
+		if (column->resorigcol == attno)
+			return column->resno - 1;
+	}
+	elog(ERROR, "column %d of the source is not read", attno);
+}
+
+/* Rows come as they are stored, each with these columns of a statement. */
+void
+dr_layout_set_stored(DrLayout *layout, const DrDefinition *def, List *columns)
+{
+	layout->width = layout->early_width = 0;
+	for (int i = 0; i < def->nevents; i++)
+	{
+		layout->positions[i] = position_of(columns, def->events[i].attno);
+		layout->width = Max(layout->width, layout->positions[i] + 1);
+	}
+	for (int i = 0; i < layout->nearly; i++)
+		layout->early_width = Max(layout->early_width,
+								  layout->positions[layout->early[i]] + 1);
 }
 
 /* The columns of a row that is read. */
@@ -123,13 +134,13 @@ dr_layout_read_early(const DrLayout *layout, TupleTableSlot *slot, Datum *values
 {
 	int			first = layout->first_event;
 
-	slot_getsomeattrs(slot, layout->last_early);
+	slot_getsomeattrs(slot, layout->early_width);
 	for (int i = 0; i < layout->nearly; i++)
 	{
 		int			event = layout->early[i];
 
-		values[first + event] = slot->tts_values[layout->columns[event]];
-		nulls[first + event] = slot->tts_isnull[layout->columns[event]];
+		values[first + event] = slot->tts_values[layout->positions[event]];
+		nulls[first + event] = slot->tts_isnull[layout->positions[event]];
 	}
 }
 
@@ -137,18 +148,18 @@ dr_layout_read_early(const DrLayout *layout, TupleTableSlot *slot, Datum *values
 void
 dr_layout_read_stored(const DrLayout *layout, TupleTableSlot *slot, Datum *values, bool *nulls)
 {
-	const int  *columns = layout->columns;
+	const int  *positions = layout->positions;
 	const Datum *from = slot->tts_values;
 	const bool *from_nulls = slot->tts_isnull;
 	Datum	   *event = values + layout->first_event;
 	bool	   *event_nulls = nulls + layout->first_event;
 	int			n = layout->nevents;
 
-	slot_getsomeattrs(slot, layout->last_column);
+	slot_getsomeattrs(slot, layout->width);
 	for (int i = 0; i < n; i++)
 	{
-		event[i] = from[columns[i]];
-		event_nulls[i] = from_nulls[columns[i]];
+		event[i] = from[positions[i]];
+		event_nulls[i] = from_nulls[positions[i]];
 	}
 	if (layout->first_event == 0)
 		return;

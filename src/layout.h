@@ -26,6 +26,7 @@ typedef struct DrLayout DrLayout;
 extern DrLayout *dr_layout_make(const DrDefinition *def, const DrTally *tally, bool placed);
 extern TupleDesc dr_layout_desc(const DrLayout *layout);
 extern int	dr_layout_first_event(const DrLayout *layout);
+extern void dr_layout_set_stored(DrLayout *layout, const DrDefinition *def, List *columns);
 extern void dr_layout_read_all(const DrLayout *layout, TupleTableSlot *slot, Datum *values,
 							   bool *nulls);
 extern void dr_layout_read_early(const DrLayout *layout, TupleTableSlot *slot, Datum *values,

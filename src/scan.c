@@ -91,6 +91,13 @@ dr_scan_is_stored(const DrScan *scan)
 	return scan->stored;
 }
 
+/* The columns of its rows. */
+List *
+dr_scan_columns(const DrScan *scan)
+{
+	return scan->query->plannedstmt->planTree->targetlist;
+}
+
 /* How many rows the planner expects. */
 double
 dr_scan_expected(const DrScan *scan)

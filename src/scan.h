@@ -17,6 +17,7 @@ typedef struct DrScan DrScan;
 
 extern DrScan *dr_scan_begin(const char *sql, ParamListInfo bounds, Snapshot snapshot);
 extern bool dr_scan_is_stored(const DrScan *scan);
+extern List *dr_scan_columns(const DrScan *scan);
 extern double dr_scan_expected(const DrScan *scan);
 extern void dr_scan_run(DrScan *scan, DestReceiver *dest);
 extern void dr_scan_end(DrScan *scan);
