@@ -543,8 +543,9 @@ sub step_across
 	my $done = $self->does_alongside('A', $sql, strict => 1);
 	# nobody reads the view until A has committed its other text
 	my $readable = !$inside || $order ne 'fold_setting';
-	# while B keeps its locks on live, A may keep the shadow's from readers
-	$self->check('C', $folded ? (brief => 1) : ()) if !$inside && chance(0.5);
+	# while B keeps its locks on live, A may keep the shadow's from readers; and A may go
+	# on from step to step
+	$self->check('C', $folded || !$done ? (brief => 1) : ()) if !$inside && chance(0.5);
 	# whose locks B may meet, in the middle or at its end
 	for (1 .. between(0, 2))
 	{
