@@ -25,6 +25,7 @@
 #include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 
 static void
 set_locally(const char *name, const char *value)
@@ -68,10 +69,48 @@ print_no_plans(void)
 		set_locally("debug_print_rewritten", "off");
 }
 
-/* Work as "owner", until dr_identity_leave. */
+/* Has the error that is being raised a hint? */
+static bool
+has_hint(void)
+{
+	MemoryContext context = MemoryContextSwitchTo(TopTransactionContext);
+	ErrorData  *error = CopyErrorData();
+	bool		result = error->hint != NULL;
+
+	FreeErrorData(error);
+	MemoryContextSwitchTo(context);
+	return result;
+}
+
+/*
+ * Who writes a row, or is a superuser, wonders what he is not permitted: say who
+ * is not.  A function of the owner's may raise the error too, and say more.
+ */
+static void
+explain_denial(void *arg)
+{
+	const DrIdentity *before = arg;
+	char	   *name;
+
+	if (geterrcode() != ERRCODE_INSUFFICIENT_PRIVILEGE ||
+		GetUserId() != before->owner || has_hint())
+		return;
+	name = GetUserNameFromId(before->owner, true);
+	if (name != NULL)
+		errhint("This is done as role \"%s\", which owns the rollup: it needs USAGE on the schemas of all that the query names, EXECUTE on its functions, and an owner's privileges on its own tables.",
+				name);
+}
+
+/* Work as "owner", until dr_identity_leave, which comes in the same function. */
 void
 dr_identity_enter(Oid owner, DrIdentity *before)
 {
+	before->owner = owner;
+	before->context.callback = explain_denial;
+	before->context.arg = before;
+	before->context.previous = error_context_stack;
+	error_context_stack = &before->context;
+
 	GetUserIdAndSecContext(&before->user, &before->security_context);
 	SetUserIdAndSecContext(owner,
 						   before->security_context |
@@ -117,11 +156,14 @@ void
 dr_identity_enter_extension(DrIdentity *before)
 {
 	dr_identity_enter(extension_owner(), before);
+	before->owner = InvalidOid;
 }
 
 void
 dr_identity_leave(const DrIdentity *before)
 {
+	Assert(error_context_stack == &before->context);
+	error_context_stack = before->context.previous;
 	AtEOXact_GUC(false, before->guc_level);
 	SetUserIdAndSecContext(before->user, before->security_context);
 }

@@ -14,6 +14,8 @@ typedef struct DrIdentity
 	Oid			user;
 	int			security_context;
 	int			guc_level;
+	Oid			owner;			/* of the rollup, whose rights the work needs */
+	ErrorContextCallback context;	/* tells so, where they do not suffice */
 } DrIdentity;
 
 extern void dr_identity_enter(Oid owner, DrIdentity *before);
