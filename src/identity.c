@@ -97,7 +97,7 @@ explain_denial(void *arg)
 		return;
 	name = GetUserNameFromId(before->owner, true);
 	if (name != NULL)
-		errhint("This is done as role \"%s\", which owns the rollup: it needs USAGE on the schemas of all that the query names, EXECUTE on its functions, and an owner's privileges on its own tables.",
+		errhint("This is done as role \"%s\", which owns the rollup, in a security-restricted operation. The role needs USAGE on the schemas of all that the query names, EXECUTE on its functions, and an owner's privileges on its own tables.",
 				name);
 }
 

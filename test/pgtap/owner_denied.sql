@@ -125,7 +125,7 @@ BEGIN
 END $$;
 SELECT is(string_agg(command || ': ' || answer, E'\n' ORDER BY command), NULL, taken || ': works, or the hint')
 FROM od.rights LEFT JOIN od.said ON said.nth = rights.nth AND answer <> 'works'
-	AND answer !~ '^42501: permission denied for (schema|table|function) \w+: This is done as role "od_owner", which owns the rollup: '
+	AND answer !~ '^42501: permission denied for (schema|table|function) \w+: This is done as role "od_owner", which owns the rollup, '
 	AND answer !~ '^55000: rollup "(od.)?r_off" is in state'
 	-- what the server itself says of a view whose owner may not read a table of it
 	AND (command !~ '_current' OR answer !~ '^42501: permission denied for table \w+: $')
