@@ -2,7 +2,11 @@
 -- types: constraints, indexes, defaults, statistics, generated columns, triggers,
 -- casts.  It runs as the owner, whoever writes, refreshes, looks or promotes, or is
 -- refused.  Protects dr_identity_enter wherever rows are written without a statement
--- (target.c, seize.c) or with one, and check_tables in ddl.c.
+-- (target.c, seize.c) or with one, or read or counted (check.c, chunk.c), and
+-- check_tables and column_renamed in ddl.c.
+--
+-- (The predicate of an index without a column in it runs whenever a statement over
+-- the table is planned.)
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -64,7 +68,7 @@ GRANT SELECT ON marks TO PUBLIC;
 
 SELECT is(try('ac_owner', replace(statement, 'TABLE_', t)), 'ok', format('the owner plants in %s: %s', t, statement))
 FROM unnest('{ac.on,ac.off,ac.shadow,ac.shadow_daily}'::text[]) t, unnest(ARRAY[
-  'ALTER TABLE TABLE_ ADD CHECK (ac.spy(k))', 'CREATE INDEX ON TABLE_ ((ac.spy(n)))', 'CREATE INDEX ON TABLE_ (n) WHERE ac.spy(n)', 'CREATE STATISTICS ON (ac.spy(n)), n FROM TABLE_']) statement
+  'ALTER TABLE TABLE_ ADD CHECK (ac.spy(k))', 'CREATE INDEX ON TABLE_ ((ac.spy(n)))', 'CREATE INDEX ON TABLE_ (n) WHERE ac.spy(n)', 'CREATE INDEX ON TABLE_ (n) WHERE ac.spy(1)', 'CREATE STATISTICS ON (ac.spy(n)), n FROM TABLE_']) statement
 WHERE statement !~ 'STATISTICS' OR current_setting('server_version_num')::int >= 160000;
 SELECT is(try('ac_owner', replace(statement, 'TABLE_', m)), 'ok', format('in marks: %s', statement))
 FROM marks, unnest(ARRAY['ALTER TABLE TABLE_ ADD CHECK (ac.spy(k1))', 'ALTER TABLE TABLE_ ADD COLUMN extra bool DEFAULT ac.spy(1)', 'ALTER TABLE TABLE_ ADD COLUMN made bool GENERATED ALWAYS AS (ac.spy(k1)) STORED',
@@ -120,6 +124,30 @@ CALL rollup_run();
 SELECT only_owner('a superuser''s pass to another state', false);
 SELECT is_empty('SELECT rollup, v.class FROM rollup_status s, LATERAL rollup_verify(s.rollup) v', 'all are exact');
 SELECT is((SELECT string_agg(rolname, ', ') FROM pg_roles WHERE rolsuper AND rolname ~ '^ac_'), NULL, 'nobody has become superuser');
+
+-- a pass asks an index for the first time of the source, which it seeds in parts
+SET ROLE ac_owner;
+CREATE TABLE ac.timed (k text, t timestamptz NOT NULL);
+INSERT INTO ac.timed VALUES ('a', '2026-01-01');
+CREATE INDEX ON ac.timed (t);
+CREATE INDEX ON ac.timed (k) WHERE ac.spy(1);
+SELECT rollup_create('ac.timed_r', 'SELECT k, count(*) AS n FROM ac.timed GROUP BY k', 't', mode => 'on');
+RESET ROLE;
+SELECT setval('ac.as_owner', 1, false), setval('ac.as_other', 1, false);
+CALL rollup_run('ac.timed_r');
+SELECT only_owner('a superuser''s pass over an indexed source', true);
+SELECT results_eq('SELECT * FROM ac.timed_r', $$VALUES ('a', 1::bigint)$$, 'has seeded');
+
+-- a name is looked up by who may rename what it means: the owner
+BEGIN;
+CREATE TABLE renamed (tag text, by_whom name);
+GRANT INSERT ON renamed TO PUBLIC;
+CREATE FUNCTION note_rename() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ac_helpers.renamed VALUES (tg_tag, current_user); END $$;
+CREATE EVENT TRIGGER ac_note ON ddl_command_start EXECUTE FUNCTION note_rename();
+ALTER TABLE ac.timed_r RENAME n TO number;
+DROP EVENT TRIGGER ac_note;
+SELECT is((SELECT string_agg(tag || ' by ' || by_whom, ', ') FROM renamed WHERE by_whom <> current_user), 'ALTER TABLE by ac_owner', 'the definition''s column is renamed by its owner');
+ROLLBACK;
 
 -- ==== The marks are the rollup's: what would leave a mark out, or put it
 -- elsewhere, or wait for the end of another's transaction, is refused, as for live.

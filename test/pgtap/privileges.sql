@@ -475,6 +475,13 @@ SELECT is(try('pt "o''wner', $$SELECT rollup_drop('"pt ""s''chema"."l''i""ve"', 
 
 -- ==== default privileges: where PUBLIC may not execute new functions, writers and
 -- readers still can; where all is open, the extension's tables are not
+-- where PUBLIC may not read the server's catalogs, DDL is looked at all the same
+BEGIN;
+REVOKE SELECT ON pg_trigger, pg_rewrite, pg_class FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_event_trigger_ddl_commands() FROM PUBLIC;
+SELECT is(try('pt_stranger', 'SELECT FROM pg_rewrite'), '42501', 'catalogs that nobody may read');
+SELECT is(try('pt_stranger', 'CREATE TABLE pt_stranger.of_his_own (k int)'), 'ok', 'and a table that is made');
+ROLLBACK;
 DROP VIEW pt.mine;
 SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text ~ '^pt';
 BEGIN;
