@@ -25,6 +25,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "debug.h"
 #include "locks.h"
 #include "objects.h"
 #include "stop.h"
@@ -77,6 +78,7 @@ dr_owner_follow(const DrRollup *rollup)
 {
 	if (!OidIsValid(dr_catalog_strange_part(rollup, true)))
 		return;
+	DR_WAITPOINT("owner-changed");
 	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));
 	/* a shadow may have come, or gone, while we waited for that */
 	rollup = dr_catalog_find(rollup->live, NULL);

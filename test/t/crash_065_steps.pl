@@ -41,8 +41,8 @@ my @places = qw(
   seed-marks-taken shadow-created shadow-ended shadow-removed span-marked truncated
 );
 
-# Reached where somebody else holds a lock: isolation specs.
-my @elsewhere = qw(locks-tried);
+# Reached where somebody else holds a lock, or has changed an owner: isolation specs.
+my @elsewhere = qw(locks-tried owner-changed);
 
 my $batch_size = 40;
 my $operations_per_place = ($ENV{DR_FAULTS} // '') eq 'all' ? 1000 : 2;
