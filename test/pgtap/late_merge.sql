@@ -4,7 +4,7 @@
 -- are too many, a recompute does not.
 --
 -- Fails when a mark of an update, of a delete or of rollup_mark does not ask for
--- a recompute, and when an event that was there before is merged
+-- a recompute, and when an event that was there before, or is gone, is merged
 -- (dr_query_waiting in query.c); when an event in two rows counts twice, and when
 -- WHERE meets a row that is gone (dr_query_merge_added); when a change of zone
 -- begins no new epoch (catalog_write.c); when late rows are merged into a table
@@ -129,6 +129,17 @@ SELECT rollup_alter('lm.live', time_zone => 'Asia/Tokyo') IS NOT NULL AS altered
 SET CONSTRAINTS ALL IMMEDIATE;
 SELECT is((SELECT count(*) FROM dailyrollup.rollups r WHERE r.live = 'lm.live'::regclass AND r.epoch > 1), 1::bigint, 'a change of zone begins an epoch');
 SELECT rollup_drop('lm.live', true) IS NULL AS dropped \gset
+
+-- a row that is gone without a trace: the key has what the source has
+SELECT rollup_create('lm.gone', 'SELECT k, count(*) AS n FROM lm.src GROUP BY k', 'ts', dedup_by => '{k,ts}', mode => 'on') AS live \gset
+SELECT count(*) AS refreshed FROM rollup_refresh('lm.gone', '2026-01-03') \gset
+SAVEPOINT a;
+INSERT INTO lm.src VALUES ('new', '2026-01-02 12:53', 1, 'late', 1), ('gone', '2026-01-02 12:53', 1, 'late', 1);
+ALTER TABLE lm.src DETACH PARTITION lm.src_2;
+SELECT * FROM lm.late('lm.gone', 2, 'rows that were detached since');
+SELECT results_eq($$SELECT k, n FROM lm.gone WHERE k IN ('new', 'gone')$$, $$VALUES ('new', 1::bigint)$$, 'are not merged');
+ROLLBACK TO a;
+SELECT rollup_drop('lm.gone', true) IS NULL AS dropped \gset
 
 -- without deduplication each row counts
 SELECT rollup_create('lm.every', 'SELECT k, count(*) AS n, sum(v) AS total FROM lm.src GROUP BY k', 'ts', mode => 'on') AS live \gset
