@@ -1,4 +1,4 @@
--- What a promote and a seed make of a table that has everything wrong: keys that
+-- What a promote, a seed and a fold make of a table that has everything wrong: keys that
 -- are gone, missing, changed, copies that its index does not know of, NULLs; in
 -- memory, in parts of the memory, and by statements.  Rows that are right stay
 -- where they are.
@@ -7,7 +7,8 @@
 -- compare_images in content.c), when write_part (replace.c) leaves out surplus,
 -- changed or missing rows, when the statement (dr_change_replace) updates a row
 -- before a copy of it is gone, and when a column of live's own is not looked at
--- (may_write_directly).
+-- (may_write_directly); when a fold updates each copy of a row (update_stored in
+-- merge.c) or updates without a statement where a trigger should fire.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -109,5 +110,34 @@ ROLLBACK; SELECT is(:'seed'::text, :'right', 'a seed with little memory');
 BEGIN; SET LOCAL dailyrollup.fold_method = 'statement'; SELECT rp.seed() \gset
 ROLLBACK; SELECT is(:'seed'::text, :'right', 'a seed by a statement');
 SELECT rollup_drop('rp.live', true);
+
+-- a fold of many keys, which updates their rows by one scan of the table
+CREATE TABLE rp.day (k text NOT NULL, ts timestamptz NOT NULL);
+INSERT INTO rp.day SELECT 'k' || i % 5, timestamptz '2026-01-01 00:00Z' + i * interval '4 hours' FROM generate_series(0, 17) i;
+SELECT rollup_create('rp.days', 'SELECT k, count(*) AS n FROM rp.day GROUP BY k', 'ts', mode => 'on') AS live \gset
+SELECT count(*) FROM rollup_refresh('rp.days', '2026-01-02 00:00Z');
+SELECT tgname AS guard FROM pg_trigger WHERE tgrelid = 'rp.days'::regclass AND tgname LIKE '%guard' \gset
+-- of two copies of a row one becomes what it should
+BEGIN;
+ALTER TABLE rp.days DISABLE TRIGGER :guard;
+UPDATE pg_index SET indisready = false WHERE indrelid = 'rp.days'::regclass;
+INSERT INTO rp.days SELECT * FROM rp.days WHERE k = 'k1';
+UPDATE pg_index SET indisready = true WHERE indrelid = 'rp.days'::regclass;
+ALTER TABLE rp.days ENABLE ALWAYS TRIGGER :guard;
+SET LOCAL dailyrollup.fold_method = 'hash';
+SELECT count(*) FROM rollup_refresh('rp.days', '2026-01-03 00:00Z');
+SELECT string_agg(k || ' ' || n, ', ' ORDER BY k, n) AS days FROM rp.days \gset
+ROLLBACK; SELECT is(:'days'::text, 'k0 3, k1 1, k1 3, k2 2, k3 2, k4 2', 'a fold into a table with a copy');
+-- triggers of the table fire
+BEGIN;
+CREATE TABLE rp.told (k text, n bigint);
+GRANT INSERT ON rp.told TO PUBLIC;
+CREATE FUNCTION rp.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO rp.told VALUES (NEW.k, NEW.n); RETURN NULL; END $$;
+CREATE TRIGGER tell AFTER UPDATE ON rp.days FOR EACH ROW EXECUTE FUNCTION rp.tell();
+SET LOCAL dailyrollup.fold_method = 'hash';
+SELECT count(*) FROM rollup_refresh('rp.days', '2026-01-03 00:00Z');
+SELECT string_agg(k || ' ' || n, ', ' ORDER BY k, n) AS told FROM rp.told \gset
+ROLLBACK; SELECT is(:'told'::text, 'k0 3, k1 3, k2 2, k3 2, k4 2', 'a fold into a table with a trigger');
+SELECT rollup_drop('rp.days', true);
 SELECT * FROM finish();
 DROP SCHEMA rp CASCADE;
