@@ -5,12 +5,14 @@
 -- Fails when a constant that stands for no value is taken for one (is_present in
 -- tally.c), when it hides at equal times that there was none (append_tied_keys in
 -- folding.c), and when a key whose row does not fit into memory is not computed
--- again (dr_gather_keep in gather.c).
+-- again (dr_gather_keep in gather.c); when a column is taken for the time of the last
+-- event that is not (find_newest), and when of an event's rows others than the one
+-- that counts are taken for it (add_duplicate).
 SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
-SELECT plan(27);
+SELECT plan(33);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (k text NOT NULL, d date NOT NULL, ts timestamptz NOT NULL, n int, o int);
@@ -146,6 +148,34 @@ SELECT is(f.differing(), '', 'rows that lose');
 SELECT is((SELECT sum(c) FROM f.wide), 1200::numeric, 'each row counts');
 RESET work_mem;
 RESET hash_mem_multiplier;
+
+-- columns that are not the time of the last event: of some events, of another time,
+-- of the first one
+CREATE TABLE f.t (k text NOT NULL, ts timestamptz NOT NULL, heard timestamptz, n int, o int);
+CREATE INDEX ON f.t (k, ts);
+DELETE FROM f.rollups;
+INSERT INTO f.rollups VALUES ('f.of_some'), ('f.of_hearing'), ('f.first');
+SELECT rollup_create('f.' || name, format('SELECT k, %s AS at, count(*) AS c FROM f.t GROUP BY k', at), 'ts', dedup_by => '{k,ts}', dedup_order => '{o}', mode => 'off')
+FROM (VALUES ('of_some', 'max(ts) FILTER (WHERE n > 0)'), ('of_hearing', 'max(heard)'), ('first', 'min(ts)')) v(name, at);
+CALL rollup_run();
+INSERT INTO f.t VALUES ('a', '2026-01-01 01:00Z', '2026-01-01 01:00Z', 1, 2), ('a', '2026-01-01 02:00Z', '2026-01-01 01:00Z', 0, 2);
+SELECT is(f.differing(), '', 'two events');
+INSERT INTO f.t VALUES ('a', '2026-01-01 02:00Z', '2026-01-01 01:00Z', 0, 2);
+SELECT is(f.differing(), '', 'the last one again');
+INSERT INTO f.t VALUES ('a', '2026-01-01 02:00Z', '2026-01-01 01:00Z', 1, 1), ('a', '2026-01-01 03:00Z', NULL, NULL, 2);
+INSERT INTO f.t VALUES ('a', '2026-01-01 03:00Z', NULL, NULL, 2);
+SELECT is(f.differing(), '', 'one that wins, one without a value, twice');
+
+-- an old row that counts lets the key as it is: it is not computed again, which
+-- would mend what was made wrong before
+SELECT format('ALTER TABLE f.first DISABLE TRIGGER %1$I; UPDATE f.first SET c = c + 1000; ALTER TABLE f.first ENABLE ALWAYS TRIGGER %1$I', tgname)
+FROM pg_trigger WHERE tgrelid = 'f.first'::regclass AND tgname LIKE '%guard' \gexec
+INSERT INTO f.t VALUES ('a', '2026-01-01 01:00Z', NULL, 1, 4), ('a', '2026-01-01 01:00Z', NULL, 1, 3), ('a', '2026-01-01 01:00Z', NULL, 1, 3);
+SELECT is((SELECT c FROM f.first), 1003::bigint, 'rows that lose');
+INSERT INTO f.t VALUES ('a', '2026-01-01 01:00Z', NULL, 1, 3), ('a', '2026-01-01 01:00Z', NULL, 1, 3), ('a', '2026-01-01 01:00Z', '2026-01-01 01:00Z', 1, 2);
+SELECT is((SELECT c FROM f.first), 1003::bigint, 'rows that lose, and the one that counts');
+INSERT INTO f.t VALUES ('a', '2026-01-01 01:00Z', NULL, 1, 3), ('a', '2026-01-01 01:00Z', NULL, 1, 1);
+SELECT is((SELECT c FROM f.first), 3::bigint, 'one that wins does not');
 
 -- the owner knows the proof, and makes up a row while the fold locks its own
 SELECT proof FROM dailyrollup.rollups WHERE live = 'f.plain'::regclass \gset
