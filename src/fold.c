@@ -12,7 +12,6 @@
 #include "fold.h"
 
 #include "access/xact.h"
-#include "commands/trigger.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -177,7 +176,9 @@ dr_fold_flush(DrRollup *rollup)
 /*
  * The server has closed the transaction's cursors before it calls us.  What a
  * trigger of live has left open must be closed as well, by the server's own
- * rules; a transaction that was made read-only late has written all the same.
+ * rules; it can defer nothing to the end, which the server refuses to what runs
+ * with an owner's rights.  A transaction that was made read-only late has written
+ * all the same.
  */
 static void
 fold_at_end(bool prepare)
@@ -188,10 +189,8 @@ fold_at_end(bool prepare)
 		return;
 	XactReadOnly = false;
 	do
-	{
 		fold_all(false);
-		AfterTriggerFireDeferred();
-	} while (PreCommit_Portals(prepare) || dr_batch_lives() != NIL);
+	while (PreCommit_Portals(prepare) || dr_batch_lives() != NIL);
 	XactReadOnly = read_only;
 }
 

@@ -69,6 +69,13 @@ BEGIN; INSERT INTO s VALUES ('b', '2026-01-02', 1); SELECT rollup_flush('l'); CO
 SELECT is(wrong('l'), NULL, 'written, flushed');
 BEGIN; INSERT INTO s VALUES ('c', '2026-01-02', 1); SELECT rollup_alter('l', fold => false); SELECT rollup_recompute('l'); SELECT rollup_alter('l', fold => true); INSERT INTO s VALUES ('c', '2026-01-03', 1); COMMIT;
 SELECT is(wrong('l'), NULL, 'written, the fold turned off and on, written');
+BEGIN; INSERT INTO s VALUES ('c', '2026-01-04', 1), ('off', '2026-01-04', 1); SELECT rollup_alter('l', fold => false); INSERT INTO s VALUES ('off', '2026-01-05', 1); COMMIT;
+SELECT is((SELECT string_agg(k || ' ' || n, ', ' ORDER BY k) FROM l WHERE k IN ('c', 'off')), 'c 3, off 1', 'written, the fold turned off, written');
+DELETE FROM s WHERE k = 'off' AND t = '2026-01-05'; SELECT rollup_alter('l', fold => true);
+-- a transaction that is read-only in the end has written
+BEGIN; SET LOCAL dailyrollup.fold_method = statement; INSERT INTO s VALUES ('c', '2026-01-05', 1); SET TRANSACTION READ ONLY; COMMIT;
+BEGIN; INSERT INTO s VALUES ('c', '2026-01-06', 1); SET TRANSACTION READ ONLY; COMMIT;
+SELECT is(wrong('l'), NULL, 'written, then read-only');
 BEGIN; INSERT INTO s VALUES ('d', '2026-01-02', 1); SELECT rollup_drop('l');
 SELECT rollup_create('l', 'SELECT k, count(*) AS n, sum(v) AS total, latest(v, t) AS v, max(t) AS seen FROM s GROUP BY k', 't', mode => 'off');
 SELECT rollup_recompute('l'); SELECT rollup_alter('l', fold => true); INSERT INTO s VALUES ('d', '2026-01-03', 1); COMMIT;
@@ -188,6 +195,15 @@ COMMIT PREPARED 'am_1';
 SELECT is(wrong('l'), NULL, 'and all is folded');
 DROP TRIGGER leaves_open ON l;
 
+-- It cannot defer anything to the end of the transaction, which has come: the
+-- server refuses that to what runs with an owner's rights.
+CREATE TABLE deferred (k text UNIQUE DEFERRABLE INITIALLY DEFERRED);
+CREATE FUNCTION defers() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN INSERT INTO am.deferred VALUES ('twice'), ('twice'); RETURN NULL; END $$;
+CREATE TRIGGER defers AFTER INSERT OR UPDATE ON l FOR EACH ROW EXECUTE FUNCTION defers();
+SELECT is(try($$INSERT INTO am.s VALUES ('deferred', '2026-01-01', 1); SELECT rollup_fold()$$), '42501 cannot fire deferred trigger within security-restricted operation', 'a deferred constraint');
+DROP TRIGGER defers ON l;
+DROP TABLE deferred;
+
 -- A trigger of live that calls us, or changes what we work with: an error, or
 -- nothing wrong.  Protects dr_guard_let, check_not_in_use in fold.c.
 CREATE FUNCTION calls(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -250,6 +266,38 @@ SELECT is(wrong('l'), NULL, 'refreshed');
 SELECT rollup_alter('l', mode => 'off'); CALL rollup_run('l');
 SELECT is(wrong('l'), NULL, 'and leaves mode on');
 DROP TRIGGER writes_source ON l;
+
+-- To the key that is being computed again, which has that row then, or not.
+CREATE FUNCTION writes_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NOT EXISTS (SELECT FROM am.s WHERE k = NEW.k AND v = 99) THEN INSERT INTO am.s VALUES (NEW.k, '2026-01-03', 99); END IF; RETURN NEW; END $$;
+CREATE TRIGGER writes_key BEFORE INSERT OR UPDATE ON l FOR EACH ROW EXECUTE FUNCTION writes_key();
+UPDATE s SET v = v + 1 WHERE k = 'a';
+SELECT is(wrong('l'), NULL, 'a BEFORE trigger of live writes to the same key');
+DELETE FROM s WHERE v = 99; DROP TRIGGER writes_key ON l;
+CREATE TRIGGER writes_key AFTER INSERT OR UPDATE ON l FOR EACH ROW EXECUTE FUNCTION writes_key();
+UPDATE s SET v = v + 1 WHERE k IN ('a', 'b');
+SELECT is(wrong('l'), NULL, 'an AFTER trigger');
+DELETE FROM s WHERE v = 99; DROP TRIGGER writes_key ON l;
+
+-- One that folds what it has written itself, in the midst of our fold.  Protects
+-- check_not_in_use in fold.c.
+CREATE TABLE said (message text);
+CREATE FUNCTION folds() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM am.said) THEN RETURN NEW; END IF;
+  INSERT INTO am.said VALUES ('nothing');
+  INSERT INTO am.s VALUES ('b', '2026-01-04', 1);
+  PERFORM public.rollup_fold();
+  RETURN NEW;
+EXCEPTION WHEN object_in_use THEN
+  INSERT INTO am.said VALUES (SQLERRM);
+  RETURN NEW;
+END $$;
+CREATE TRIGGER folds BEFORE INSERT OR UPDATE ON l FOR EACH ROW EXECUTE FUNCTION folds();
+INSERT INTO s VALUES ('b', '2026-01-03', 1);
+SELECT is((SELECT max(message) FROM said), 'cannot fold while rows are folded', 'a trigger of live may not fold');
+SELECT is(wrong('l'), NULL, 'and nothing is folded twice');
+DROP TRIGGER folds ON l;
+DROP TABLE said;
 
 -- One that leaves rows out: what we have written is not believed.  Protects
 -- dr_check_written and what recompute compares.

@@ -12,7 +12,7 @@ SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
-SELECT plan(33);
+SELECT plan(35);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (k text NOT NULL, d date NOT NULL, ts timestamptz NOT NULL, n int, o int);
@@ -148,6 +148,14 @@ SELECT is(f.differing(), '', 'rows that lose');
 SELECT is((SELECT sum(c) FROM f.wide), 1200::numeric, 'each row counts');
 RESET work_mem;
 RESET hash_mem_multiplier;
+
+-- values that lie beside the row, and have gone from there when they are folded
+BEGIN;
+INSERT INTO f.w SELECT 'k' || i, '2026-01-02 01:00Z', (SELECT string_agg(md5(i || ' ' || j), '') FROM generate_series(1, 200) j), 2 FROM generate_series(1, 3) i;
+SELECT cmp_ok(pg_relation_size(reltoastrelid), '>', 10000::bigint, 'values beside their rows') FROM pg_class WHERE oid = 'f.w'::regclass;
+ALTER TABLE f.w ADD z float8 DEFAULT random();
+COMMIT;
+SELECT is(f.differing(), '', 'a table that is rewritten before the commit');
 
 -- columns that are not the time of the last event: of some events, of another time,
 -- of the first one
