@@ -259,7 +259,10 @@ lock_all(Oid source, List *others, LOCKMODE mode)
 	for (int tries = 0;; tries++)
 	{
 		if (OidIsValid(source))
+		{
 			relations = with_partitions(source, others);
+			DR_WAITPOINT("partitions-listed");
+		}
 		in_the_way = try_all(relations, mode);
 		if (!OidIsValid(in_the_way))
 			break;

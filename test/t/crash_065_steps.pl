@@ -33,9 +33,9 @@ my @places = qw(
   altered create-made create-watched flush-locked flush-recomputed fold-done
   fold-found fold-live-locked fold-locked fold-merged fold-missed fold-proposing
   heal-marks-taken heal-recomputed in-commit leave-on-caught-up leave-on-in-commit
-  leave-on-stopped marked merge-updated promote-in-commit promote-indexed
-  promote-recorded promote-settled promote-swapped recompute-frozen
-  recompute-seeded refresh-advanced refresh-before-advance refresh-folded
+  leave-on-stopped marked merge-updated partitions-listed promote-in-commit
+  promote-indexed promote-recorded promote-settled promote-swapped
+  recompute-frozen recompute-seeded refresh-advanced refresh-before-advance refresh-folded
   refresh-in-commit refresh-locked refresh-source-locked refresh-waited
   remove-deleted removed replace-deleted replace-updated reseed-asked run-committed
   seed-marks-taken shadow-created shadow-ended shadow-removed span-marked truncated
