@@ -8,7 +8,8 @@
 -- changed or missing rows, when the statement (dr_change_replace) updates a row
 -- before a copy of it is gone, and when a column of live's own is not looked at
 -- (may_write_directly); when a fold updates each copy of a row (update_stored in
--- merge.c) or updates without a statement where a trigger should fire.
+-- merge.c) or updates without a statement where a trigger should fire;
+-- and when a seed of live leaves a shadow behind (advance_watermark in refresh.c).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -138,6 +139,19 @@ SET LOCAL dailyrollup.fold_method = 'hash';
 SELECT count(*) FROM rollup_refresh('rp.days', '2026-01-03 00:00Z');
 SELECT string_agg(k || ' ' || n, ', ' ORDER BY k, n) AS told FROM rp.told \gset
 ROLLBACK; SELECT is(:'told'::text, 'k0 3, k1 3, k2 2, k3 2, k4 2', 'a fold into a table with a trigger');
+-- a shadow that was built to replace live's content, and could not, goes with a seed
+-- of live itself
+ALTER TABLE rp.days DISABLE TRIGGER :guard; UPDATE rp.days SET n = n + 1000; ALTER TABLE rp.days ENABLE ALWAYS TRIGGER :guard;
+ALTER TABLE rp.days ADD CONSTRAINT many CHECK (n > 1000);
+SELECT rollup_reseed('rp.days');
+\set ON_ERROR_STOP 0
+CALL rollup_run('rp.days');
+\set ON_ERROR_STOP 1
+SELECT isnt(to_regclass('rp.days_daily'), NULL, 'a pass that fails to promote');
+ALTER TABLE rp.days DROP CONSTRAINT many;
+SELECT is(action, 'seed', 'a refresh seeds') FROM rollup_refresh('rp.days');
+SELECT is(to_regclass('rp.days_daily'), NULL, 'no shadow is left');
+SELECT is_empty($$SELECT * FROM rollup_verify('rp.days')$$, 'exact');
 SELECT rollup_drop('rp.days', true);
 SELECT * FROM finish();
 DROP SCHEMA rp CASCADE;
