@@ -107,6 +107,14 @@ SELECT ok(exact('ns.spied_n'), 'exact');
 SELECT is(try('ns_owner', $$SET LOCAL debug_print_parse = on; SELECT ns.spy('x')$$), 'ok', 'the function outside a rollup''s SQL');
 SELECT is((SELECT is_called FROM ns.printed), true, 'does see the settings');
 
+-- ==== A trigger that has the name of a rollup's guard, but guards something else, is
+-- its owner's.  Protects is_guard in drop.c.
+SELECT format('dailyrollup_%s_guard', id) AS guard FROM dailyrollup.rollups WHERE live = 'ns.spied_n'::regclass \gset
+CREATE TABLE ns.unguarded (k text);
+CREATE TRIGGER :guard BEFORE INSERT ON ns.unguarded EXECUTE FUNCTION suppress_redundant_updates_trigger();
+SELECT lives_ok(format('DROP TRIGGER %I ON ns.unguarded', :'guard'), 'DROP of a trigger by the name of the guard');
+SELECT throws_ok(format('DROP TRIGGER %I ON ns.spied_n', :'guard'), '2BP01', NULL, 'of the guard');
+
 -- ==== A partition with row-level security is attached: its policies do not
 -- count for who reads through the source, so all its keys are marked, whoever
 -- the partition belongs to.  Protects mark_partition in late.c

@@ -9,7 +9,8 @@
 -- before a copy of it is gone, and when a column of live's own is not looked at
 -- (may_write_directly); when a fold updates each copy of a row (update_stored in
 -- merge.c) or updates without a statement where a trigger should fire;
--- and when a seed of live leaves a shadow behind (advance_watermark in refresh.c).
+-- when a seed of live leaves a shadow behind (advance_watermark in refresh.c), and when
+-- live is open to others after an error (transaction_ended in guard.c).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -152,6 +153,13 @@ ALTER TABLE rp.days DROP CONSTRAINT many;
 SELECT is(action, 'seed', 'a refresh seeds') FROM rollup_refresh('rp.days');
 SELECT is(to_regclass('rp.days_daily'), NULL, 'no shadow is left');
 SELECT is_empty($$SELECT * FROM rollup_verify('rp.days')$$, 'exact');
+-- after a refresh that has failed in the midst of its writes live is guarded again
+ALTER TABLE rp.days ADD CONSTRAINT few CHECK (n < 0) NOT VALID;
+INSERT INTO rp.day VALUES ('k1', '2026-01-01 12:00Z');
+\set ON_ERROR_STOP 0
+SELECT rollup_refresh('rp.days');
+\set ON_ERROR_STOP 1
+SELECT throws_ok('DELETE FROM rp.days', '55000', 'rollup "rp.days" is maintained by dailyrollup', 'a write of others after a refresh that failed');
 SELECT rollup_drop('rp.days', true);
 SELECT * FROM finish();
 DROP SCHEMA rp CASCADE;
