@@ -10,7 +10,8 @@
 -- (may_write_directly); when a fold updates each copy of a row (update_stored in
 -- merge.c) or updates without a statement where a trigger should fire;
 -- when a seed of live leaves a shadow behind (advance_watermark in refresh.c), and when
--- live is open to others after an error (transaction_ended in guard.c).
+-- live is open to others after an error (transaction_ended in guard.c); when copies are
+-- not noticed by a pass (check in pass.c) or where mode on is left (catch_up in state.c).
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
@@ -94,6 +95,10 @@ ROLLBACK; SELECT is(:'written'::text, '0', 'nor in parts');
 BEGIN; SET LOCAL dailyrollup.fold_method = 'statement'; SELECT rp.promote_again() AS written \gset
 ROLLBACK; SELECT is(:'written'::text, '0', 'nor by a statement');
 
+-- what of the two is compared
+SELECT throws_ok($$SELECT rollup_diff('rp.live', 'some')$$, '22023', 'unrecognized scope "some"', 'a scope that is none');
+SELECT is_empty(format('SELECT * FROM rollup_diff(%L, %L)', 'rp.live', scope), 'scope ' || scope) FROM unnest('{all,settled}'::text[]) scope;
+
 -- a seed of live
 SELECT count(*) FROM rollup_promote('rp.live');
 ALTER TABLE rp.live DISABLE TRIGGER :guard;
@@ -153,6 +158,24 @@ ALTER TABLE rp.days DROP CONSTRAINT many;
 SELECT is(action, 'seed', 'a refresh seeds') FROM rollup_refresh('rp.days');
 SELECT is(to_regclass('rp.days_daily'), NULL, 'no shadow is left');
 SELECT is_empty($$SELECT * FROM rollup_verify('rp.days')$$, 'exact');
+-- a pass that has something to look after counts, and so does one that leaves mode on
+UPDATE pg_index SET indisready = false WHERE indrelid = 'rp.days'::regclass;
+ALTER TABLE rp.days DISABLE TRIGGER :guard; INSERT INTO rp.days SELECT * FROM rp.days WHERE k = 'k1'; ALTER TABLE rp.days ENABLE ALWAYS TRIGGER :guard;
+UPDATE pg_index SET indisready = true WHERE indrelid = 'rp.days'::regclass;
+SELECT is(failures, 1, 'a pass has failed') FROM rollup_status WHERE rollup = 'rp.days'::regclass;
+CALL rollup_run('rp.days');
+SELECT results_eq($$SELECT action, outcome, rows, keys FROM rollup_runs WHERE rollup = 'rp.days'::regclass ORDER BY id DESC LIMIT 1$$,
+  $$VALUES ('check', 'corrupt', 6::bigint, 5::bigint)$$, 'the next one finds a copy');
+SELECT rollup_alter('rp.days', mode => 'off');
+\set ON_ERROR_STOP 0
+CALL rollup_run('rp.days');
+\set ON_ERROR_STOP 1
+SELECT results_eq($$SELECT state, last_error FROM rollup_status WHERE rollup = 'rp.days'::regclass$$,
+  $$VALUES ('on', '"rp.days" does not have what was written to it')$$, 'with one, mode on is not left');
+SELECT rollup_alter('rp.days', mode => 'on'); SELECT rollup_reseed('rp.days');
+SELECT is(action, 'seed', 'a seed') FROM rollup_refresh('rp.days');
+SELECT is_empty($$SELECT * FROM rollup_verify('rp.days')$$, 'mends it');
+
 -- after a refresh that has failed in the midst of its writes live is guarded again
 ALTER TABLE rp.days ADD CONSTRAINT few CHECK (n < 0) NOT VALID;
 INSERT INTO rp.day VALUES ('k1', '2026-01-01 12:00Z');

@@ -106,6 +106,25 @@ SELECT results_eq($$SELECT failures, last_error, retry_at > now(), next_due = re
 SELECT is((SELECT reason FROM rollup_runs WHERE rollup = 'st.unfilled'::regclass), 'relation "unfilled_daily" already exists', 'in rollup_runs, too');
 DROP TABLE st.unfilled_daily;
 
+-- ==== the plan of each change of state, of a refresh and of what one leaves to do
+CREATE FUNCTION st.plan(of regclass) RETURNS text LANGUAGE sql AS $$
+  SELECT string_agg(format('%s: %s to %s', step, state, becomes), ', ' ORDER BY step_number) FROM rollup_plan() WHERE rollup = of $$;
+SELECT rollup_create('st.behind', 'SELECT k, count(*) AS n FROM st.events GROUP BY k', (SELECT attname FROM pg_attribute WHERE attrelid = 'st.events'::regclass AND atttypid = 'timestamptz'::regtype), mode => 'on');
+SELECT rollup_refresh('st.behind', date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' - interval '3 days');
+SELECT is(st.plan('st.behind'), 'refresh: on to on, check: on to on', 'a watermark that is behind');
+SELECT rollup_reseed('st.behind');
+SELECT is(st.plan('st.behind'), 'begin shadow: on to on, seed: on to on, promote: on to on, check: on to on', 'a reseed');
+SELECT rollup_alter('st.behind', mode => 'shadow');
+SELECT is(st.plan('st.behind'), 'begin shadow: on to on, seed: on to on, promote: on to on, leave on: on to shadow, refresh: shadow to shadow, diff: shadow to shadow', 'and then to another state');
+SELECT rollup_drop('st.behind', true);
+SELECT rollup_alter('st.folded', mode => 'on');
+SELECT is(st.plan('st.folded'), 'begin shadow: off to shadow, refresh: shadow to shadow, promote: shadow to on, check: on to on', 'off to on');
+SELECT rollup_alter('st.folded', mode => 'off');
+SELECT is(st.plan('st.folded'), NULL, 'off stays off');
+SELECT rollup_alter('st.compared', mode => 'off');
+SELECT is(st.plan('st.compared'), 'end shadow: shadow to off', 'shadow to off');
+SELECT rollup_alter('st.compared', mode => 'shadow');
+
 -- ==== who sees what
 CREATE FUNCTION st.rollups(role text, relation text) RETURNS text LANGUAGE sql AS $$
   SELECT st.see(role, format('SELECT string_agg(DISTINCT c.relname, '' '' ORDER BY c.relname) FROM public.%s v JOIN pg_class c ON c.oid = v.rollup', relation))
