@@ -378,25 +378,37 @@ return_count(ReturnSetInfo *result, const DrRollup *rollup, const char *side, Oi
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* What there is of a rollup: none where it has gone since it was listed, and no
+ * shadow where that has gone while live was counted. */
+static void
+return_counts(ReturnSetInfo *result, Oid live)
+{
+	DrRollup   *rollup;
+
+	LockRelationOid(live, AccessShareLock);
+	rollup = dr_catalog_find(live, NULL);
+	if (rollup == NULL)
+		return;
+	dr_catalog_check_parts(rollup, true);
+	dr_intact_warn(rollup);
+	return_count(result, rollup, "live", live);
+	if (!OidIsValid(rollup->shadow))
+		return;
+	LockRelationOid(rollup->shadow, AccessShareLock);
+	if (get_rel_name(rollup->shadow) != NULL)
+		return_count(result, rollup, "daily", rollup->shadow);
+}
+
 Datum
 dailyrollup_check(PG_FUNCTION_ARGS)
 {
 	List	   *rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() :
 		list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	ListCell   *cell;
 
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, rollups)
-	{
-		DrRollup   *rollup = lfirst(cell);
-
-		dr_catalog_check_parts(rollup, true);
-		dr_intact_warn(rollup);
-		return_count(result, rollup, "live", rollup->live);
-		if (OidIsValid(rollup->shadow))
-			return_count(result, rollup, "daily", rollup->shadow);
-	}
+		return_counts((ReturnSetInfo *) fcinfo->resultinfo, ((DrRollup *) lfirst(cell))->live);
 	return (Datum) 0;
 }
 

@@ -32,11 +32,18 @@
 
 /* ------------------------------------------------------------------ pieces */
 
+/* Its name; an error where others have dropped it meanwhile. */
 char *
 dr_phrase_relation(Oid relation)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)),
-									  get_rel_name(relation));
+	char	   *name = get_rel_name(relation);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relation),
+				 errhint("It was dropped meanwhile.")));
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), name);
 }
 
 char *
