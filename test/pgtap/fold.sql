@@ -12,7 +12,7 @@ SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
-SELECT plan(35);
+SELECT plan(37);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (k text NOT NULL, d date NOT NULL, ts timestamptz NOT NULL, n int, o int);
@@ -157,6 +157,20 @@ ALTER TABLE f.w ADD z float8 DEFAULT random();
 COMMIT;
 SELECT is(f.differing(), '', 'a table that is rewritten before the commit');
 
+-- what a subtransaction has written outlives it, also where it did not fit into memory
+SET work_mem = '64kB';
+BEGIN;
+SAVEPOINT a;
+INSERT INTO f.w SELECT 'k' || i % 50, timestamptz '2026-01-03 00:00Z' + i * interval '1 minute', repeat(md5(i::text), 10), 2 FROM generate_series(1, 1000) i;
+RELEASE a;
+SAVEPOINT a;
+INSERT INTO f.w SELECT 'k' || i % 50, timestamptz '2026-01-04 00:00Z' + i * interval '1 minute', repeat(md5(i::text), 10), 2 FROM generate_series(1, 1000) i;
+ROLLBACK TO a;
+INSERT INTO f.w SELECT 'k' || i % 50, timestamptz '2026-01-05 00:00Z' + i * interval '1 minute', repeat(md5(i::text), 10), 2 FROM generate_series(1, 1000) i;
+COMMIT;
+RESET work_mem;
+SELECT is(f.differing(), '', 'many rows of a subtransaction');
+
 -- columns that are not the time of the last event: of some events, of another time,
 -- of the first one
 CREATE TABLE f.t (k text NOT NULL, ts timestamptz NOT NULL, heard timestamptz, n int, o int);
@@ -194,6 +208,8 @@ BEGIN
 END $$;
 SELECT format('CREATE TRIGGER t BEFORE INSERT ON f.plain FOR EACH ROW EXECUTE FUNCTION f.make_up(%L)', :'proof') \gexec
 SELECT throws_ok($$INSERT INTO f.s VALUES ('a', '2026-02-01', '2026-02-01 01:00Z', 5, 1); SELECT rollup_fold()$$, '42804', 'this is no row of the rollup', 'a row of other types');
+-- and after a fold that has failed
+SELECT throws_ok(format($$SELECT dailyrollup._locked(%s, '(0,1)', ROW(1, 2, now(), 3::int8, 4, 5::int8))$$, :'proof'), '42501', 'this function serves the write-time fold alone', 'none is locked after a fold that has failed');
 
 DROP SCHEMA f CASCADE;
 SELECT * FROM finish();
