@@ -44,7 +44,7 @@ typedef struct DrRollup
 	bool		has_shadow_watermark;
 	TimestampTz shadow_watermark;
 	TimestampTz shadow_at;		/* when it was begun */
-	int64		proof;			/* what the view proves its right by; secret */
+	int64		proof;			/* what the fold's statement shows to _locked; secret */
 	int			failures;		/* of passes, since one that did not fail */
 	char	   *last_error;		/* NULL: none */
 	TimestampTz retry_at;		/* 0: at once */

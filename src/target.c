@@ -129,6 +129,13 @@ dr_target_update_contested(DrTarget *target, TupleTableSlot *stored,
 	result = table_tuple_update(target->rel, &stored->tts_tid, target->fresh,
 								GetCurrentCommandId(true), target->estate->es_snapshot,
 								InvalidSnapshot, true, &failure, &mode, &which);
+	/* by a function of the owner's, in a CHECK constraint say */
+	if (result == TM_SelfModified)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				 errmsg("a row of \"%s\" was changed while it was being updated",
+						RelationGetRelationName(target->rel)),
+				 errhint("No constraint or function of the rollup may write to its table.")));
 	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
 		elog(ERROR, "unexpected state of a row that is to be updated: %d", result);
 	if (result == TM_Ok)
