@@ -18,6 +18,7 @@
 #include "boundary.h"
 #include "catalog.h"
 #include "compat.h"
+#include "debug.h"
 
 static HTAB *watermarks = NULL;
 
@@ -99,6 +100,7 @@ dr_watermark_of(Oid live)
 	entry->source = InvalidOid;
 	before = invalidations;
 	rollup = dr_catalog_find(live, NULL);
+	DR_WAITPOINT("watermark-read");
 	if (rollup == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),

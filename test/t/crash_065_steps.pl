@@ -39,6 +39,7 @@ my @places = qw(
   refresh-in-commit refresh-locked refresh-source-locked refresh-waited
   remove-deleted removed replace-deleted replace-updated reseed-asked run-committed
   seed-marks-taken shadow-created shadow-ended shadow-removed span-marked truncated
+  watermark-read
 );
 
 # Reached where somebody else holds a lock, or has changed an owner: isolation specs.
