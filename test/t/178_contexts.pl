@@ -5,7 +5,6 @@
 # answers as it does elsewhere, or by an error that is meant for its caller; nothing
 # is changed, and what it leaves behind is exact.
 #
-# Fails where a routine that writes does not ask whether it may (PreventCommandIfReadOnly).
 use strict;
 use warnings;
 
