@@ -4,7 +4,6 @@
 # is taken, as an index's expression and in a generated column, on a hot standby.  It
 # answers as it does elsewhere, or by an error that is meant for its caller; nothing
 # is changed, and what it leaves behind is exact.
-#
 use strict;
 use warnings;
 
