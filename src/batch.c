@@ -15,6 +15,7 @@
 #include "batch.h"
 
 #include "access/detoast.h"
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/tuptable.h"
@@ -124,8 +125,8 @@ dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 {
 	DrBatch	   *batch = batch_of(plans, backfill);
 	int			n = plans->def->nevents;
-	Datum	   *values = palloc((n + 1) * sizeof(Datum));
-	bool	   *isnull = palloc((n + 1) * sizeof(bool));
+	Datum		values[MaxTupleAttributeNumber];
+	bool		isnull[MaxTupleAttributeNumber];
 
 	/* what a trigger of live's writes while we change live may have been seen
 	 * by our statement, or not: its key is computed anew */
@@ -139,8 +140,6 @@ dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 	tuplestore_putvalues(batch->rows, batch->desc, values, isnull);
 	batch->touches |= !added;
 	batch->count++;
-	pfree(values);
-	pfree(isnull);
 }
 
 static void

@@ -39,8 +39,8 @@
 typedef struct Written
 {
 	int			n;
-	Datum	   *values[2];
-	bool	   *nulls[2];
+	Datum		values[2][MaxHeapAttributeNumber];
+	bool		nulls[2][MaxHeapAttributeNumber];
 	bool		added;
 	bool		frozen;			/* snapshots see it to which its mark is not there */
 } Written;
@@ -50,8 +50,6 @@ read_row(DrPlans *plans, Written *written, TupleTableSlot *slot)
 {
 	int			i = written->n++;
 
-	written->values[i] = palloc(plans->def->nevents * sizeof(Datum));
-	written->nulls[i] = palloc(plans->def->nevents * sizeof(bool));
 	dr_event_read(plans, slot, written->values[i], written->nulls[i]);
 }
 
@@ -82,15 +80,15 @@ static void
 capture(DrPlans *plans, TriggerData *trigger)
 {
 	Oid			relation = RelationGetRelid(trigger->tg_relation);
-	Written		written = {
-		.added = TRIGGER_FIRED_BY_INSERT(trigger->tg_event),
-		.frozen = HeapTupleHeaderXminFrozen(trigger->tg_trigtuple->t_data)
-	};
+	Written		written;		/* large, so it is not set to zeros */
 
 	/* a partition that is being detached concurrently keeps its triggers for a
 	 * while, but its rows are no longer the source's */
 	if (trigger->tg_trigger->tgisclone && !dr_event_in_source(plans, relation))
 		return;
+	written.n = 0;
+	written.added = TRIGGER_FIRED_BY_INSERT(trigger->tg_event);
+	written.frozen = HeapTupleHeaderXminFrozen(trigger->tg_trigtuple->t_data);
 	dr_event_locate(plans, relation);
 	read_row(plans, &written, trigger->tg_trigslot);
 	if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))

@@ -38,12 +38,16 @@ dr_event_locate(DrPlans *plans, Oid relation)
 				 errhint("The triggers of a rollup are made by rollup_create alone.")));
 
 	plans->event_relation = InvalidOid;
+	plans->event_last = 0;
 	if (plans->event_attnos == NULL)
 		plans->event_attnos = MemoryContextAllocZero(plans->context,
 													def->nevents * sizeof(AttrNumber));
 	for (int i = 0; i < def->nevents; i++)
+	{
 		plans->event_attnos[i] = relation == def->source ? def->events[i].attno :
 			get_attnum(relation, def->events[i].source_name);
+		plans->event_last = Max(plans->event_last, plans->event_attnos[i]);
+	}
 	plans->event_relation = relation;
 }
 
@@ -51,8 +55,12 @@ dr_event_locate(DrPlans *plans, Oid relation)
 void
 dr_event_read(const DrPlans *plans, TupleTableSlot *slot, Datum *values, bool *nulls)
 {
+	slot_getsomeattrs(slot, plans->event_last);
 	for (int i = 0; i < plans->def->nevents; i++)
-		values[i] = slot_getattr(slot, plans->event_attnos[i], &nulls[i]);
+	{
+		values[i] = slot->tts_values[plans->event_attnos[i] - 1];
+		nulls[i] = slot->tts_isnull[plans->event_attnos[i] - 1];
+	}
 }
 
 /* Are two events the same, byte by byte? */

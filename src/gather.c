@@ -30,8 +30,6 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
-#include "utils/sortsupport.h"
-#include "utils/typcache.h"
 
 #include "duplicates.h"
 #include "folding.h"
@@ -250,6 +248,7 @@ dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate
 	gather->fate_offset = MAXALIGN(dr_tally_state_size(gather->tally));
 	gather->table = dr_keytable_create(CurrentMemoryContext,
 									   gather->fate_offset + sizeof(DrFate));
+	gather->order = dr_order_make(def);
 	gather->newest = find_newest(def);
 	gather->room = 64;
 	gather->events = palloc(gather->room * sizeof(DrGatherEvent));
@@ -276,41 +275,13 @@ typedef struct Ordered
 	Datum	   *values;
 } Ordered;
 
-typedef struct Order
-{
-	int			n;
-	SortSupportData columns[INDEX_MAX_KEYS];
-} Order;
-
-static int
-compare_keys(const void *a, const void *b, void *arg)
-{
-	Order	   *order = arg;
-	int			result = 0;
-
-	for (int i = 0; result == 0 && i < order->n; i++)
-		result = ApplySortComparator(((const Ordered *) a)->values[i], false,
-									 ((const Ordered *) b)->values[i], false,
-									 &order->columns[i]);
-	return result;
-}
-
-static void
-make_order(const DrDefinition *def, Order *order)
-{
-	memset(order, 0, sizeof(Order));
-	order->n = def->nkeys;
-	for (int i = 0; i < def->nkeys; i++)
-	{
-		const DrColumn *key = &def->columns[def->keys[i]];
-		SortSupport column = &order->columns[i];
-
-		column->ssup_cxt = CurrentMemoryContext;
-		column->ssup_collation = key->collation;
-		PrepareSortSupportFromOrderingOp(lookup_type_cache(key->type, TYPECACHE_LT_OPR)->lt_opr,
-										 column);
-	}
-}
+#define ST_SORT sort_keys
+#define ST_ELEMENT_TYPE Ordered
+#define ST_COMPARE(a, b, order) dr_order_compare(order, (a)->values, (b)->values)
+#define ST_COMPARE_ARG_TYPE DrOrder
+#define ST_SCOPE static
+#define ST_DEFINE
+#include "lib/sort_template.h"
 
 /* Number the keys in their own order, that of ORDER BY in statements. */
 void
@@ -320,7 +291,6 @@ dr_gather_sort(DrGather *gather)
 	Ordered    *keys = palloc(gather->nentries * sizeof(Ordered));
 	Datum	   *values = palloc(gather->nentries * nkeys * sizeof(Datum));
 	bool		nulls[INDEX_MAX_KEYS];
-	Order		order;
 
 	for (int i = 0; i < gather->nentries; i++)
 	{
@@ -328,8 +298,7 @@ dr_gather_sort(DrGather *gather)
 		keys[i].values = values + i * nkeys;
 		dr_intake_read_key(gather->intake, keys[i].entry, keys[i].values, nulls);
 	}
-	make_order(gather->def, &order);
-	qsort_arg(keys, gather->nentries, sizeof(Ordered), compare_keys, &order);
+	sort_keys(keys, gather->nentries, gather->order);
 	for (int i = 0; i < gather->nentries; i++)
 	{
 		gather->entries[i] = keys[i].entry;

@@ -16,6 +16,7 @@
 #include "catalog.h"
 #include "intake.h"
 #include "keytable.h"
+#include "order.h"
 #include "tally.h"
 
 /* An event: its row that counts, of those in the batch. */
@@ -54,6 +55,7 @@ typedef struct DrGather
 	DrTally    *tally;
 	DrTallyRow *row;
 	DrKeyTable *table;
+	DrOrder    *order;
 	bool		deduplicate;	/* else there are no events, each row counts */
 	Size		fate_offset;
 	int			newest;			/* the column that is max(time); -1: none */

@@ -39,6 +39,7 @@ typedef struct DrPlans
 	/* event.c: where the events' columns stand in that relation */
 	Oid			event_relation;
 	AttrNumber *event_attnos;
+	AttrNumber	event_last;		/* the greatest of them */
 
 	/* late.c: writing a mark */
 	SPIPlanPtr	mark[2];		/* with the event: 1 */
