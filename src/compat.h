@@ -126,6 +126,14 @@ dr_att_not_null(Form_pg_attribute att)
 #define dr_executor_run(query)	ExecutorRun((query), ForwardScanDirection, 0, true)
 #endif
 
+/* Does the collation order texts by their bytes? */
+#include "utils/pg_locale.h"
+#if PG_VERSION_NUM >= 180000
+#define dr_collation_is_c(collation)	(pg_newlocale_from_collation(collation)->collate_is_c)
+#else
+#define dr_collation_is_c(collation)	lc_collate_is_c(collation)
+#endif
+
 /* Have memory fetched that will be looked at soon. */
 #if defined(__GNUC__)
 #define dr_prefetch(address)	__builtin_prefetch(address)

@@ -37,6 +37,7 @@
 
 #include "compat.h"
 #include "debug.h"
+#include "descent.h"
 #include "folding.h"
 #include "target.h"
 
@@ -51,7 +52,11 @@ typedef struct Seizing
 	DrTarget	target;
 	Relation	index;
 	int			key_of[INDEX_MAX_KEYS]; /* which key each column of the index is */
+	Datum		key[INDEX_MAX_KEYS];	/* that is sought */
 	ScanKeyData sought[INDEX_MAX_KEYS];
+	bool		ordered;		/* the index has the order of the keys */
+	DrDescent	descent;
+	bool		looked;			/* for the key, before */
 	SnapshotData dirty;			/* sees what others are writing, too */
 	Snapshot	latest;			/* when we began */
 	IndexScanDesc scan;
@@ -92,6 +97,7 @@ is_key_index(Seizing *seizing, Relation index, const IndexInfo *info)
 	int			nkeys = target->def->nkeys;
 	Bitmapset  *keys = NULL;
 
+	seizing->ordered = true;
 	if (!form->indisunique || !form->indimmediate || !form->indisvalid ||
 		index->rd_rel->relam != BTREE_AM_OID || form->indnkeyatts != nkeys ||
 		info->ii_Expressions != NIL || info->ii_Predicate != NIL)
@@ -103,6 +109,7 @@ is_key_index(Seizing *seizing, Relation index, const IndexInfo *info)
 		if (k < 0 || !is_index_of(index, i, &target->def->columns[target->def->keys[k]]))
 			return false;
 		seizing->key_of[i] = k;
+		seizing->ordered &= k == i && index->rd_indoption[i] == 0;
 		keys = bms_add_member(keys, k);
 	}
 	return bms_num_members(keys) == nkeys;
@@ -120,6 +127,7 @@ begin_scan(Seizing *seizing, Relation index, const IndexInfo *info)
 	InitDirtySnapshot(seizing->dirty);
 	seizing->index = index;
 	seizing->scan = dr_index_beginscan(seizing->target.rel, index, &seizing->dirty, n);
+	dr_descent_begin(&seizing->descent, index, seizing->gather->order);
 }
 
 /* Find the unique index of the key, and begin to look into it. */
@@ -202,6 +210,27 @@ scan_for_row(Seizing *seizing)
 	return is_there;
 }
 
+/* Is there a row?  Where the descent tells of none that is there, a scan must
+ * tell, or the index when the key is proposed. */
+static bool
+look_for_row(Seizing *seizing)
+{
+	DrDescentResult result = DR_DESCENT_UNKNOWN;
+	ItemPointerData place;
+	bool		is_there = false;
+
+	if (seizing->ordered && !seizing->looked)
+		result = dr_descent_find(&seizing->descent, seizing->key, &place);
+	seizing->looked = true;
+	if (result == DR_DESCENT_FOUND)
+	{
+		DR_WAITPOINT("fold-placed");
+		is_there = is_row_at(seizing, &place);
+		dr_descent_let_go(&seizing->descent);
+	}
+	return is_there || (result != DR_DESCENT_ABSENT && scan_for_row(seizing));
+}
+
 /* Find live's row of the key that is sought, once nobody else is writing it;
  * false where there is none. */
 static bool
@@ -212,7 +241,7 @@ find_row(Seizing *seizing)
 		TransactionId xid;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!scan_for_row(seizing))
+		if (!look_for_row(seizing))
 			return false;
 		xid = TransactionIdIsValid(seizing->dirty.xmin) ? seizing->dirty.xmin :
 			seizing->dirty.xmax;
@@ -312,12 +341,12 @@ take_row(Seizing *seizing, int i)
 static void
 seek(Seizing *seizing, int i)
 {
-	Datum		values[INDEX_MAX_KEYS];
 	bool		nulls[INDEX_MAX_KEYS];
 
-	dr_gather_key(seizing->gather, i, values, nulls);
+	dr_gather_key(seizing->gather, i, seizing->key, nulls);
 	for (int n = 0; n < seizing->def->nkeys; n++)
-		seizing->sought[n].sk_argument = values[seizing->key_of[n]];
+		seizing->sought[n].sk_argument = seizing->key[seizing->key_of[n]];
+	seizing->looked = false;
 }
 
 static void
@@ -358,6 +387,7 @@ seize_keys(Seizing *seizing)
 		 seizing->gather->nentries, seizing->merged);
 	let_go(seizing);
 	index_endscan(seizing->scan);
+	dr_descent_end(&seizing->descent);
 	UnregisterSnapshot(seizing->latest);
 	ExecDropSingleTupleTableSlot(seizing->row);
 }

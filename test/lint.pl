@@ -12,8 +12,8 @@ use FindBin;
 # lower layers only.
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
-  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns partner parallel worth order)],
-  [qw(catalog databases definition duplicates phrase patience tallyplan rival scan marks)],
+  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns order partner parallel worth)],
+  [qw(catalog databases definition duplicates phrase patience tallyplan rival scan marks descent)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout permit)],
   [qw(query compare target content intact intake tail view)],
   [qw(folding event check current guard adopt steps replace sweep)],

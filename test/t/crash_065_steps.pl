@@ -31,7 +31,7 @@ use DrSession;
 # Places of src/ that some operation must pass.
 my @places = qw(
   altered create-made create-watched flush-locked flush-recomputed fold-done
-  fold-found fold-live-locked fold-locked fold-merged fold-missed fold-proposing
+  fold-found fold-live-locked fold-locked fold-merged fold-missed fold-placed fold-proposing
   heal-marks-taken heal-recomputed in-commit leave-on-caught-up leave-on-in-commit
   leave-on-stopped marked merge-updated partitions-listed promote-in-commit
   promote-indexed promote-recorded promote-settled promote-swapped
