@@ -21,6 +21,7 @@
 
 #include "compat.h"
 #include "objects.h"
+#include "patch.h"
 
 /* Would a statement fire other triggers than the guard? */
 bool
@@ -32,6 +33,22 @@ dr_target_fires_triggers(const DrRollup *rollup, Relation rel)
 		if (strcmp(rel->trigdesc->triggers[i].tgname, guard) != 0)
 			return true;
 	return false;
+}
+
+/* Which column of the query each attribute is that an update changes. */
+static void
+prepare_patch(DrTarget *target)
+{
+	TupleDesc	desc = RelationGetDescr(target->rel);
+
+	target->patched = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
+	target->patch = dr_patch_make();
+	target->columns = palloc(desc->natts * sizeof(int));
+	for (int i = 0; i < desc->natts; i++)
+		target->columns[i] = -1;
+	for (int i = 0; i < target->def->ncolumns; i++)
+		if (!target->def->columns[i].is_key)
+			target->columns[target->attnos[i] - 1] = i;
 }
 
 /* "contested": others may insert rows of the same keys, see dr_target_propose. */
@@ -50,6 +67,10 @@ dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel, bool con
 	target->attnos = palloc(def->ncolumns * sizeof(AttrNumber));
 	for (int i = 0; i < def->ncolumns; i++)
 		target->attnos[i] = get_attnum(RelationGetRelid(rel), def->columns[i].name);
+	target->patched = NULL;
+	target->may_update = false;
+	if (contested)
+		prepare_patch(target);
 }
 
 void
@@ -57,6 +78,8 @@ dr_target_close(DrTarget *target)
 {
 	ExecDropSingleTupleTableSlot(target->place);
 	ExecDropSingleTupleTableSlot(target->fresh);
+	if (target->patched != NULL)
+		ExecDropSingleTupleTableSlot(target->patched);
 	ExecCloseIndices(target->info);
 	FreeExecutorState(target->estate);
 }
@@ -106,27 +129,46 @@ dr_target_update_stored(DrTarget *target, TupleTableSlot *stored,
 	update(target, stored);
 }
 
+/* The row that a stored one becomes, in its form where that can be. */
+static TupleTableSlot *
+changed_row(DrTarget *target, TupleTableSlot *stored, const Datum *values, const bool *nulls)
+{
+	TupleTableSlot *row = target->fresh;
+
+	if (dr_patch(target->patch, ExecFetchSlotHeapTuple(stored, false, NULL),
+				 RelationGetDescr(target->rel), target->columns, values, nulls))
+		row = ExecStoreHeapTuple(target->patch, target->patched, false);
+	else
+	{
+		begin_fresh(target, stored->tts_values, stored->tts_isnull);
+		set_columns(target, values, nulls, false);
+	}
+	row->tts_tableOid = RelationGetRelid(target->rel);
+	return row;
+}
+
 /*
  * The same, where others may be writing the row, which the caller has read and
  * not locked: it waits for them.  False, and nothing is done, where they have
- * changed it.  The table has no generated columns.
+ * changed it.  The table is a heap, has no generated columns, and was opened as
+ * contested.
  */
 bool
 dr_target_update_contested(DrTarget *target, TupleTableSlot *stored,
 						   const Datum *values, const bool *nulls)
 {
+	TupleTableSlot *row = changed_row(target, stored, values, nulls);
 	TM_Result	result;
 	TM_FailureData failure;
 	LockTupleMode mode;
 	DrIndexesOfUpdate which;
 
-	CheckCmdReplicaIdentity(target->rel, CMD_UPDATE);
-	begin_fresh(target, stored->tts_values, stored->tts_isnull);
-	set_columns(target, values, nulls, false);
-	target->fresh->tts_tableOid = RelationGetRelid(target->rel);
+	if (!target->may_update)
+		CheckCmdReplicaIdentity(target->rel, CMD_UPDATE);
+	target->may_update = true;
 	if (RelationGetDescr(target->rel)->constr != NULL)
-		ExecConstraints(target->info, target->fresh, target->estate);
-	result = table_tuple_update(target->rel, &stored->tts_tid, target->fresh,
+		ExecConstraints(target->info, row, target->estate);
+	result = table_tuple_update(target->rel, &stored->tts_tid, row,
 								GetCurrentCommandId(true), target->estate->es_snapshot,
 								InvalidSnapshot, true, &failure, &mode, &which);
 	/* by a function of the owner's, in a CHECK constraint say */
@@ -139,7 +181,7 @@ dr_target_update_contested(DrTarget *target, TupleTableSlot *stored,
 	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
 		elog(ERROR, "unexpected state of a row that is to be updated: %d", result);
 	if (result == TM_Ok)
-		(void) dr_update_index_tuples(target->info, target->fresh, target->estate, which);
+		(void) dr_update_index_tuples(target->info, row, target->estate, which);
 	ResetPerTupleExprContext(target->estate);
 	return result == TM_Ok;
 }

@@ -25,6 +25,12 @@ typedef struct DrTarget
 	TupleTableSlot *place;		/* a row by its place alone */
 	TupleTableSlot *fresh;
 	AttrNumber *attnos;			/* of the query's columns */
+	bool		may_update;		/* its rows are told apart where replicas need that */
+
+	/* a stored row that is changed in its form; "columns" of the query by attributes */
+	TupleTableSlot *patched;
+	HeapTuple	patch;
+	int		   *columns;
 } DrTarget;
 
 extern bool dr_target_fires_triggers(const DrRollup *rollup, Relation rel);

@@ -12,7 +12,7 @@ use FindBin;
 # lower layers only.
 my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
-  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns order partner parallel worth)],
+  [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns order partner parallel worth patch)],
   [qw(catalog databases definition duplicates phrase patience tallyplan rival scan marks descent)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout permit)],
   [qw(query compare target content intact intake tail view)],
