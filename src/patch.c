@@ -38,7 +38,7 @@ overwrite(char *there, Form_pg_attribute column, Datum value)
 	if (column->attlen == -1)
 	{
 		size = VARSIZE_ANY(there);
-		if (VARSIZE_ANY(with) != size || VARATT_IS_SHORT(with) != VARATT_IS_SHORT(there))
+		if (VARATT_IS_EXTERNAL(with) || VARSIZE_ANY(with) != size || VARATT_IS_SHORT(with) != VARATT_IS_SHORT(there))
 			return false;
 	}
 	memcpy(there, with, size);

@@ -5,7 +5,7 @@ SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
-SELECT plan(22);
+SELECT plan(24);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (i int, p text, q int, ts timestamptz NOT NULL);
@@ -14,7 +14,7 @@ CREATE TABLE f.s (i int, p text, q int, ts timestamptz NOT NULL);
 CREATE FUNCTION f.long(i int) RETURNS text LANGUAGE sql IMMUTABLE RETURN
   (SELECT string_agg(md5(i || '-' || j), '') FROM generate_series(1, 15) j);
 
-SELECT rollup_create('f.one', 'SELECT p, count(*) AS n, max(ts) AS ts FROM f.s GROUP BY p', 'ts', dedup_by => '{p,ts}', mode => 'off');
+SELECT rollup_create('f.one', 'SELECT p, count(*) AS n, latest(p, ts) AS last, max(ts) AS ts FROM f.s GROUP BY p', 'ts', dedup_by => '{p,ts}', mode => 'off');
 SELECT rollup_create('f.two', 'SELECT q, p, count(*) AS n, max(ts) AS ts FROM f.s GROUP BY q, p', 'ts', mode => 'off');
 -- a table that was there, its index in another order
 CREATE TABLE f.back (q int, p text, n bigint, ts timestamptz);
@@ -71,6 +71,12 @@ FROM pg_statio_user_tables, f.before WHERE relid = 'f.one'::regclass;
 SELECT is(f.fold('f.two', 'SELECT generate_series(3001, 3300)'), '{295,5,300}', 'a key of two columns');
 SELECT is(f.fold('f.two', 'SELECT generate_series(1, 3300)'), '{0,3300,3300}', 'all of these');
 SELECT is(f.differing(), 0::bigint, 'exact');
+
+-- rows that are kept in a file
+SET work_mem = '64kB';
+SELECT is((f.fold('f.one', 'SELECT generate_series(1, 800)'))[1:2], '{0,800}', 'more rows than memory');
+SELECT is(f.differing(), 0::bigint, 'exact');
+RESET work_mem;
 
 -- keys that go, and come again, with what the index still has of them
 DELETE FROM f.s WHERE i % 3 = 0;

@@ -4,7 +4,7 @@ SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS dailyrollup;
 
-SELECT plan(16);
+SELECT plan(18);
 
 CREATE SCHEMA p;
 CREATE TABLE p.s (k int NOT NULL, ts timestamptz NOT NULL, b boolean, i int, t text, x numeric, d char(3));
@@ -34,9 +34,11 @@ SELECT is(p.fold(true, 3, 'ffff', 12345.678, 'ghi'), 0::bigint, 'shorter and lon
 SELECT is(p.fold(true, 3, p.long('a'), 1, 'xyz'), 0::bigint, 'a value out of line');
 SELECT is(p.fold(true, 3, p.long('b'), 1, 'xyz'), 0::bigint, 'another one');
 SELECT is(p.fold(true, 3, repeat('g', 3000), 1, 'xyz'), 0::bigint, 'one that is compressed');
+SELECT is(p.fold(true, 3, repeat('i', 17), 1, 'xyz'), 0::bigint, 'one that takes as much room as a pointer');
+SELECT is(p.fold(true, 3, p.long('c'), 1, 'xyz'), 0::bigint, 'a value out of line in its place');
 SELECT is(p.fold(true, 3, 'h', 1, 'xyz'), 0::bigint, 'a short one again');
 SELECT is((SELECT ROW(k, n, b, i, t, most, total, x, d, least)::text FROM p.live WHERE k = 2),
-  '(2,12,t,3,h,h,72354.678,1,xyz,-2)', 'all is there');
+  '(2,14,t,3,h,iiiiiiiiiiiiiiiii,72356.678,1,xyz,-2)', 'all is there');
 
 -- a row from before a column was added
 CREATE TABLE p.s2 (k int NOT NULL, ts timestamptz NOT NULL, i int);
