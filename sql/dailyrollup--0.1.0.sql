@@ -211,6 +211,8 @@ CREATE FUNCTION dailyrollup._live_is_left_alone(rollup pg_catalog.regclass) RETU
 	AS 'MODULE_PATHNAME', 'dailyrollup_live_is_left_alone' LANGUAGE C STRICT STABLE PARALLEL SAFE;
 CREATE FUNCTION dailyrollup._unmarked_support(pg_catalog.internal) RETURNS pg_catalog.internal
 	AS 'MODULE_PATHNAME', 'dailyrollup_unmarked_support' LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
+CREATE FUNCTION dailyrollup._float_image(VARIADIC floats "any") RETURNS pg_catalog.bytea
+	AS 'MODULE_PATHNAME', 'dailyrollup_float_image' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 CREATE TYPE dailyrollup._permit;
 CREATE FUNCTION dailyrollup._permit_in(pg_catalog.cstring) RETURNS dailyrollup._permit
 	AS 'MODULE_PATHNAME', 'dailyrollup_permit_in' LANGUAGE C STRICT STABLE PARALLEL SAFE;

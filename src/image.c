@@ -11,10 +11,13 @@
  */
 #include "image.h"
 
+#include <math.h>
+
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "port/pg_bswap.h"
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -233,6 +236,82 @@ image(Oid type, Datum value)
 	}
 	return get_typlen(type) == -1 ? PointerGetDatum(PG_DETOAST_DATUM(value)) : value;
 }
+
+/* ------------------------------------------------------------------ floats */
+
+/* Write a float's bytes so that memcmp tells which is greater as an unsigned
+ * number; returns how many. */
+static int
+write_float(char *to, Datum value, bool single)
+{
+	uint32		half = pg_hton32((uint32) DatumGetInt32(value));
+	uint64		whole = pg_hton64((uint64) DatumGetInt64(value));
+
+	if (single)
+		memcpy(to, &half, sizeof(half));
+	else
+		memcpy(to, &whole, sizeof(whole));
+	return single ? sizeof(half) : sizeof(whole);
+}
+
+/* Of floats that are equal only zeros differ in image, and what is no number. */
+static bool
+has_images(Datum value, bool single)
+{
+	double		number = single ? DatumGetFloat4(value) : DatumGetFloat8(value);
+
+	return number == 0 || isnan(number);
+}
+
+/* Which arguments are of single precision? */
+static bool *
+find_single(FunctionCallInfo fcinfo)
+{
+	bool	   *single = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, PG_NARGS() * sizeof(bool));
+
+	for (int i = 0; i < PG_NARGS(); i++)
+	{
+		Oid			type = get_fn_expr_argtype(fcinfo->flinfo, i);
+
+		single[i] = OidIsValid(type) && getBaseType(type) == FLOAT4OID;
+		if (!single[i] && (!OidIsValid(type) || getBaseType(type) != FLOAT8OID))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("argument %d is not of a floating-point type", i + 1)));
+	}
+	return single;
+}
+
+PG_FUNCTION_INFO_V1(dailyrollup_float_image);
+
+/*
+ * The image of a row of floats, to order those by that are equal: as their record
+ * by the server's *< operator.  NULL where such rows cannot differ.
+ */
+Datum
+dailyrollup_float_image(PG_FUNCTION_ARGS)
+{
+	const bool *single = fcinfo->flinfo->fn_extra;
+	bool		may_differ = false;
+	bytea	   *result;
+	char	   *end;
+
+	if (single == NULL)
+		single = fcinfo->flinfo->fn_extra = find_single(fcinfo);
+	for (int i = 0; !may_differ && i < PG_NARGS(); i++)
+		may_differ = !PG_ARGISNULL(i) && has_images(PG_GETARG_DATUM(i), single[i]);
+	if (!may_differ)
+		PG_RETURN_NULL();
+	result = palloc(VARHDRSZ + PG_NARGS() * sizeof(uint64));
+	end = VARDATA(result);
+	for (int i = 0; i < PG_NARGS(); i++)
+		if (!PG_ARGISNULL(i))
+			end += write_float(end, PG_GETARG_DATUM(i), single[i]);
+	SET_VARSIZE(result, end - (char *) result);
+	PG_RETURN_BYTEA_P(result);
+}
+
+/* ------------------------------------------------------------------- order */
 
 void
 dr_image_prepare(DrImageOrder *order, Oid type, MemoryContext context)

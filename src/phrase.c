@@ -331,20 +331,31 @@ dr_phrase_append_named_columns(StringInfo buf, const DrDefinition *def, bool in_
 									   quote_identifier(def->events[i].name)));
 }
 
+/* "AND time >= bound", if there is one; "WHERE" the first time */
+static void
+append_bound(StringInfo buf, const char **before, const char *time, const char *operator,
+			 const char *bound)
+{
+	if (bound == NULL)
+		return;
+	appendStringInfo(buf, "%s %s %s %s", *before, time, operator, bound);
+	*before = " AND";
+}
+
+/* The source, its rows within the bounds; none without a time. */
 static void
 append_source(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 {
-	const char *time = quote_identifier(def->events[0].source_name);
+	char	   *time = psprintf("s.%s", quote_identifier(def->events[0].source_name));
+	const char *before = "WHERE";
 
-	appendStringInfo(buf, " FROM %s%s s WHERE s.%s IS NOT NULL",
-					 def->partitioned ? "" : "ONLY ",
-					 dr_phrase_relation(scope->relation), time);
-	if (scope->floor)
-		appendStringInfo(buf, " AND s.%s >= %s", time, scope->floor);
-	if (scope->lower)
-		appendStringInfo(buf, " AND s.%s >= %s", time, scope->lower);
-	if (scope->upper)
-		appendStringInfo(buf, " AND s.%s < %s", time, scope->upper);
+	appendStringInfo(buf, " FROM %s%s s ", def->partitioned ? "" : "ONLY ",
+					 dr_phrase_relation(scope->relation));
+	if (!scope->floor && !scope->lower && !scope->upper)
+		appendStringInfo(buf, "%s %s IS NOT NULL", before, time);
+	append_bound(buf, &before, time, ">=", scope->floor);
+	append_bound(buf, &before, time, ">=", scope->lower);
+	append_bound(buf, &before, time, "<", scope->upper);
 }
 
 /* The source's rows within the bounds, of any key. */
@@ -381,23 +392,49 @@ dr_phrase_dedup_columns(const DrDefinition *def, bool in_source)
 	return event_columns(def, def->dedup_by, def->ndedup, in_source, "");
 }
 
+static bool
+are_floats(const DrDefinition *def, const int *columns, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		Oid			type = getBaseType(def->events[columns[i]].type);
+
+		if (type != FLOAT8OID && type != FLOAT4OID)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Order rows whose columns are equal by the image of those in which equal values
+ * may differ; NULL: there are none.  Of floats few have one.
+ */
+static char *
+by_image(const DrDefinition *def, bool in_source)
+{
+	int		   *columns = palloc(def->nevents * sizeof(int));
+	int			n = 0;
+
+	for (int i = 0; i < def->nevents; i++)
+		if (!dr_pack_tells_apart(def->events[i].type, def->events[i].collation))
+			columns[n++] = i;
+	if (n == 0)
+		return NULL;
+	return psprintf(are_floats(def, columns, n) ? DR_SCHEMA "._float_image(%s)" :
+					"ROW(%s) USING OPERATOR(pg_catalog.*<)",
+					event_columns(def, columns, n, in_source, ""));
+}
+
 /* How the rows of one event are ordered, from a comma on: by dedup_order, the other
  * columns, then by image, where equal values may differ in it.  A total order. */
 char *
 dr_phrase_dedup_order(const DrDefinition *def, bool in_source)
 {
 	char	   *by = event_columns(def, def->dedup_order, def->ndedup_order, in_source, " ASC NULLS LAST");
-	char	   *image = "";
-	int		   *images = palloc(def->nevents * sizeof(int));
-	int			n = 0;
+	char	   *image = by_image(def, in_source);
 
-	for (int i = 0; i < def->nevents; i++)
-		if (!dr_pack_tells_apart(def->events[i].type, def->events[i].collation))
-			images[n++] = i;
-	if (n > 0)
-		image = psprintf(", ROW(%s) USING OPERATOR(pg_catalog.*<)",
-						 event_columns(def, images, n, in_source, ""));
-	return psprintf("%s%s%s", def->ndedup_order > 0 ? ", " : "", by, image);
+	return psprintf("%s%s%s%s", def->ndedup_order > 0 ? ", " : "", by,
+					image != NULL ? ", " : "", image != NULL ? image : "");
 }
 
 /* The columns of events over the alias "e". */
