@@ -209,7 +209,7 @@ legs_columns(const DrDefinition *def, char **key, const char *alias)
 	initStringInfo(&buf);
 	appendStringInfoString(&buf, dr_phrase_join(key, def->nkeys, ", "));
 	for (int i = def->nkeys; i < def->ncolumns; i++)
-		appendStringInfo(&buf, ", %s%s%s", alias ? alias : "", alias ? "." : "",
+		appendStringInfo(&buf, ", %s.%s", alias,
 						 quote_identifier(def->columns[order[i]].name));
 	return buf.data;
 }
@@ -242,7 +242,7 @@ append_tail_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 	DrScope		scope = {
 		.relation = def->source,
 		.floor = psprintf("dailyrollup._w_floor_%s(%s, false)", type, live_literal),
-		.lower = psprintf("(SELECT dailyrollup._tail_from_%s(%s))", type, live_literal)
+		.lower = psprintf("dailyrollup._tail_from_%s(%s)", type, live_literal)
 	};
 
 	appendStringInfo(buf, "%s HAVING dailyrollup._unmarked(%s)",
@@ -260,12 +260,15 @@ append_marked_leg(StringInfo buf, const DrDefinition *def, const DrRollup *rollu
 				  const char *live_literal, const char *permit, bool shows_left_alone)
 {
 	char	  **key = dr_phrase_mark_key(def, "m");
+	char	  **named = palloc(def->nkeys * sizeof(char *));
 
+	for (int i = 0; i < def->nkeys; i++)
+		named[i] = psprintf("%s AS %s", key[i], quote_identifier(dr_phrase_key(def, i)->name));
 	appendStringInfo(buf, "SELECT %s FROM %s m,"
 					 " LATERAL dailyrollup._current_row(%s, NULL::%s, m.dirties, m.ctid, %s) r"
 					 " WHERE m.plain IS NOT NULL"
 					 " AND dailyrollup._floor_holds(%s, dailyrollup._w_floor_%s(%s, true), %s)",
-					 legs_columns(def, key, "r"), dr_phrase_relation(rollup->marks),
+					 legs_columns(def, named, "r"), dr_phrase_relation(rollup->marks),
 					 permit, dr_phrase_relation(rollup->definition),
 					 dr_phrase_join(key, def->nkeys, ", "),
 					 live_literal, dr_boundary_type_name(def->time_kind), live_literal,
@@ -277,13 +280,9 @@ static void
 append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 			  const char *live_literal, bool shows_left_alone)
 {
-	char	  **names = palloc(def->nkeys * sizeof(char *));
 	char	   *permit = psprintf("%s::dailyrollup._permit",
 								  quote_literal_cstr(dr_phrase_relation(rollup->live)));
 	bool		first = true;
-
-	for (int i = 0; i < def->nkeys; i++)
-		names[i] = pstrdup(quote_identifier(dr_phrase_key(def, i)->name));
 
 	appendStringInfoString(buf, "SELECT ");
 	for (int i = 0; i < def->ncolumns; i++)
@@ -300,7 +299,7 @@ append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 	append_settled_leg(buf, def, rollup, permit);
 	appendStringInfoString(buf, " UNION ALL ");
 	append_tail_leg(buf, def, rollup, live_literal, permit);
-	appendStringInfo(buf, ") u(%s) GROUP BY %s", legs_columns(def, names, NULL),
+	appendStringInfo(buf, ") u GROUP BY %s",
 					 dr_phrase_join(dr_phrase_live_key(def, "u"), def->nkeys, ", "));
 }
 

@@ -230,16 +230,39 @@ dailyrollup_live_is_left_alone(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(rollup != NULL && dr_tail_is_left_alone(rollup));
 }
 
-/* Where the tail begins, by the caller's snapshot; NULL where there is none. */
+/* What a call of _tail_from knows while its query runs. */
+typedef struct TailFrom
+{
+	Oid			live;
+	bool		none;
+	Datum		from;
+} TailFrom;
+
+static TailFrom *
+find_tail_from(FunctionCallInfo fcinfo)
+{
+	TailFrom   *known = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(TailFrom));
+
+	known->live = PG_GETARG_OID(0);
+	known->none = !tail_from(dr_seen_rollup(known->live),
+							 dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid)),
+							 &known->from);
+	fcinfo->flinfo->fn_extra = known;
+	return known;
+}
+
+/* Where the tail begins, by the caller's snapshot; NULL where there is none.
+ * Asked for each row where the source is read from end to end. */
 Datum
 dailyrollup_tail_from(PG_FUNCTION_ARGS)
 {
-	Datum		from;
+	const TailFrom *known = fcinfo->flinfo->fn_extra;
 
-	if (!tail_from(dr_seen_rollup(PG_GETARG_OID(0)),
-				   dr_boundary_kind(get_func_rettype(fcinfo->flinfo->fn_oid)), &from))
+	if (known == NULL || known->live != PG_GETARG_OID(0))
+		known = find_tail_from(fcinfo);
+	if (known->none)
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(from);
+	PG_RETURN_DATUM(known->from);
 }
 
 /* The floor where no planner has put one: none. */
