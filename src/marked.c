@@ -477,7 +477,8 @@ dr_marked_has_long(const DrRollup *rollup)
 }
 
 /* May any snapshot of this session see such a mark, or one that is not committed
- * yet?  "rollup" may be an old version. */
+ * yet?  "rollup" may be an old version; where its marks are gone, live does not
+ * count to a snapshot that sees it, as with such a mark (seen.c). */
 bool
 dr_marked_may_have_long(const DrRollup *rollup)
 {
@@ -486,7 +487,7 @@ dr_marked_may_have_long(const DrRollup *rollup)
 	bool		found;
 
 	if (rel == NULL)
-		return false;
+		return true;
 	InitNonVacuumableSnapshot(snapshot, GlobalVisTestFor(rel));
 	found = dr_marks_has_long(rel, &snapshot, key_columns(rollup), 0);
 	relation_close(rel, AccessShareLock);

@@ -12,6 +12,7 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 static struct
 {
@@ -59,6 +60,19 @@ copy_ids(const TransactionId *ids, int n)
 	return copy;
 }
 
+/* The version that the snapshot sees; NULL: none.  One whose marks are gone is of a
+ * rollup that was dropped: live is another one's by now, which is younger than
+ * the snapshot. */
+static const DrRollup *
+find_version(Oid live, Snapshot snapshot)
+{
+	const DrRollup *rollup = dr_catalog_find(live, snapshot);
+
+	if (rollup != NULL && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(rollup->marks)))
+		return NULL;
+	return rollup;
+}
+
 /* Find the rollup, and remember it, unless a message came in meanwhile. */
 static const DrRollup *
 find(Oid live, Snapshot snapshot)
@@ -70,7 +84,7 @@ find(Oid live, Snapshot snapshot)
 	last.live = InvalidOid;
 	MemoryContextReset(last.context);
 	caller = MemoryContextSwitchTo(last.context);
-	rollup = dr_catalog_find(live, snapshot);
+	rollup = find_version(live, snapshot);
 	last.rollup = rollup;
 	last.snapshot = *snapshot;
 	last.snapshot.xip = copy_ids(snapshot->xip, snapshot->xcnt);
@@ -95,7 +109,7 @@ dr_seen_rollup(Oid live)
 
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
 		snapshot->snapshot_type != SNAPSHOT_MVCC)
-		return dr_catalog_find(live, snapshot);
+		return find_version(live, snapshot);
 	if (last.live == live && same_snapshot(&last.snapshot, snapshot))
 		return last.rollup;
 	return find(live, snapshot);
