@@ -35,6 +35,7 @@
 #include "compat.h"
 #include "guc.h"
 #include "shared.h"
+#include "source.h"
 
 /* columns of dailyrollup.rollups, as the install script makes them */
 enum
@@ -427,8 +428,7 @@ dr_catalog_check_parts(const DrRollup *rollup, bool with_shadow)
 				 errdetail("It belongs to \"%s\", the source to \"%s\".",
 						   role_name(dr_catalog_relation_owner(part)), role_name(owner)),
 				 errhint("Run ALTER TABLE %s OWNER TO %s: all of the rollup is handed over.",
-						 quote_qualified_identifier(get_namespace_name(get_rel_namespace(rollup->source)),
-													get_rel_name(rollup->source)),
+						 dr_source_name(rollup->source),
 						 quote_identifier(role_name(owner)))));
 }
 

@@ -34,14 +34,14 @@
 
 #include "compat.h"
 
-
-
-/* The source's name as a user writes it. */
+/* The source's name as a user writes it; its OID where others have dropped it. */
 char *
 dr_source_name(Oid source)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(source)),
-									  get_rel_name(source));
+	char	   *name = get_rel_name(source);
+
+	return name == NULL ? psprintf("%u", source) :
+		quote_qualified_identifier(get_namespace_name(get_rel_namespace(source)), name);
 }
 
 static void

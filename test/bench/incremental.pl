@@ -33,6 +33,7 @@ settle($psql, 'bench.signals_latest', 'lake.signals_latest');
 
 my $one = session('max_parallel_workers_per_gather = 0', 'enable_sort = off');
 my $floor = $one->run("SELECT bench.scan_and_hash('lake.signals', $days)");
+expect('the floor is a HashAggregate', $one->run("EXPLAIN $floor") =~ /HashAggregate/ ? 'yes' : 'no', 'yes');
 my %ms = interleave(
   floor => sub { ($one->time($floor))[0] },
   pipeline => sub {
