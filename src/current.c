@@ -150,7 +150,7 @@ is_first_mark(FunctionCallInfo fcinfo, DrMarked **marked)
 	if (*marked == NULL)
 		*marked = dr_marked_begin(rollup, fcinfo, 4);
 	return dr_marked_find(*marked, fcinfo->args + 4, &first) &&
-		ItemPointerEquals(&first, (ItemPointer) PG_GETARG_POINTER(3));
+		ItemPointerCompare(&first, (ItemPointer) PG_GETARG_POINTER(3)) == 0;
 }
 
 /* Put the one row that SPI has found, if any, into the function's result. */

@@ -266,6 +266,7 @@ FROM unnest(ARRAY['-', '0', '4294967294']) name;
 SELECT is(see('at_owner', 'SELECT ''at.l''::dailyrollup._permit'), 'at.l', 'the owner makes one, and reads its table''s name');
 SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at.l'', NULL::%s, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with it it is the row');
 SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at.l'', NULL::%s, ''d'', ''(7,7)'', ''a''::text)', :'definition')), '0', 'of a mark that is there');
+SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at.l'', NULL::%s, ''d'', ''(4294967295,0)'', ''a''::text)', :'definition')), '0', 'not of a place that none can have');
 SELECT is(see('at_owner', format('SELECT dailyrollup._%2$s(''at.l'', NULL::%1$s, ''a''::text) || '' '' || dailyrollup._%2$s(''at.l'', NULL::%1$s, ''b''::text)', :'key_type', name)), 'false true', 'and it tells which keys are marked: ' || name)
 FROM unnest('{unmarked,settled}'::text[]) name;
 SELECT is(try('at_owner', format('SELECT dailyrollup._%s(''at.l'', NULL::%s, %s)', name, :'key_type', key)), '22023 the arguments are not a key of this rollup', format('a key of another type: %s of %s', name, key))
