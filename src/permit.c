@@ -10,7 +10,9 @@
  *
  * The owner's OID is in it, so that it is worth nothing once live is handed over.
  * A dump has live's name, and whoever restores the view makes it anew; no row of
- * our tables is there at that time.
+ * our tables is there at that time.  A superuser restores what others have kept,
+ * too, the permits of former owners as well: so what he makes of another's table
+ * holds his own OID, and counts no longer than it stands in the view (view.c).
  */
 #include "permit.h"
 
@@ -32,6 +34,14 @@ dr_permit_equal(const DrPermit *a, const DrPermit *b)
 PG_FUNCTION_INFO_V1(dailyrollup_permit_in);
 PG_FUNCTION_INFO_V1(dailyrollup_permit_out);
 
+/* Whose permit it is that this user makes: the owner's, unless he may make it as a
+ * superuser alone. */
+static Oid
+maker(Oid owner, Oid user)
+{
+	return is_member_of_role_nosuper(user, owner) ? owner : user;
+}
+
 /* From the name of a table, by its owner. */
 Datum
 dailyrollup_permit_in(PG_FUNCTION_ARGS)
@@ -49,6 +59,7 @@ dailyrollup_permit_in(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of table %s", dr_catalog_name(permit->live)),
 				 errhint("The rows of a rollup are read through its view.")));
+	permit->owner = maker(permit->owner, GetUserId());
 	PG_RETURN_POINTER(permit);
 }
 
