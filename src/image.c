@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/multirangetypes.h"
@@ -277,7 +278,8 @@ find_single(FunctionCallInfo fcinfo)
 		if (!single[i] && (!OidIsValid(type) || getBaseType(type) != FLOAT8OID))
 			ereport(ERROR,
 					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("argument %d is not of a floating-point type", i + 1)));
+					 errmsg("argument %d is of type \"%s\", which is no floating-point type",
+							i + 1, format_type_be(type))));
 	}
 	return single;
 }

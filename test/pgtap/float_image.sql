@@ -22,8 +22,8 @@ SELECT is((SELECT count(*) FROM fi.v WHERE (dailyrollup._float_image(x, y, z) IS
 CREATE DOMAIN fi.d AS float4;
 SELECT is(dailyrollup._float_image(0::fi.d, NULL::float8, 1::float8), '\x000000003ff0000000000000', 'a domain, NULL');
 SELECT is(dailyrollup._float_image(NULL::float8), NULL, 'NULL alone');
-SELECT throws_ok('SELECT dailyrollup._float_image(1::float8, ''a''::text)', '42804', 'argument 2 is not of a floating-point type', 'no float');
-SELECT throws_ok('SELECT dailyrollup._float_image(VARIADIC ''{0}''::float8[])', '42804', 'argument 1 is not of a floating-point type', 'an array');
+SELECT throws_ok('SELECT dailyrollup._float_image(1::float8, ''a''::text)', '42804', 'argument 2 is of type "text", which is no floating-point type', 'no float');
+SELECT throws_ok('SELECT dailyrollup._float_image(VARIADIC ''{0}''::float8[])', '42804', 'argument 1 is of type "double precision[]", which is no floating-point type', 'an array');
 
 -- the same row counts wherever it is computed, and in whatever order the rows came
 CREATE TABLE fi.s (k int NOT NULL, ts timestamptz NOT NULL, x float8, y float4);
