@@ -231,30 +231,38 @@ find_parent(DrDescent *descent)
 	return true;
 }
 
-/* Follow the parent to the key's leaf, which is locked then; false where the key
- * lies beyond. */
+/* Where the key's leaf stands in the parent; false where the key lies beyond. */
 static bool
+find_child(DrDescent *descent)
+{
+	Page		page = (Page) descent->parent;
+
+	descent->child = choose(descent, page, descent->child);
+	return descent->child < PageGetMaxOffsetNumber(page) || !is_beyond(descent, page);
+}
+
+/* Follow the parent to that leaf, which is locked then. */
+static void
 follow_parent(DrDescent *descent)
 {
 	Page		page = (Page) descent->parent;
-	BlockNumber bound = InvalidBlockNumber;
+	BlockNumber bound = descent->child < PageGetMaxOffsetNumber(page) ?
+		downlink(page, descent->child + 1) : InvalidBlockNumber;
 
-	descent->child = choose(descent, page, descent->child);
-	if (descent->child < PageGetMaxOffsetNumber(page))
-		bound = downlink(page, descent->child + 1);
-	else if (is_beyond(descent, page))
-		return false;
 	descent->leaf = go_to(descent, InvalidBuffer, downlink(page, descent->child), bound);
-	return true;
 }
 
+/* The key does not lie beyond the parent that is found for it. */
 static void
 find_leaf(DrDescent *descent)
 {
-	if (descent->has_parent && follow_parent(descent))
-		return;
-	if (find_parent(descent) && !follow_parent(descent))
-		elog(ERROR, "no downlink for a key in index \"%s\"", RelationGetRelationName(descent->index));
+	if (!descent->has_parent || !find_child(descent))
+	{
+		if (!find_parent(descent))
+			return;
+		(void) find_child(descent);
+	}
+	follow_parent(descent);
 }
 
 /* What stands in the key's leaf, at the first item that is not less. */
