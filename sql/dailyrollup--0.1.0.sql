@@ -223,7 +223,7 @@ CREATE TYPE dailyrollup._permit (
 	OUTPUT = dailyrollup._permit_out,
 	INTERNALLENGTH = 8,
 	ALIGNMENT = int4);
-COMMENT ON TYPE dailyrollup._permit IS 'what <live>_current shows to the functions behind it: a table''s name, which its owner alone can turn into one';
+COMMENT ON TYPE dailyrollup._permit IS 'what <live>_current shows to the functions behind it: the names of an owner and his table, which he alone can turn into one';
 CREATE FUNCTION dailyrollup._settled(permit dailyrollup._permit, key_type anyelement, VARIADIC "key" "any") RETURNS pg_catalog.bool
 	AS 'MODULE_PATHNAME', 'dailyrollup_settled' LANGUAGE C STABLE PARALLEL SAFE COST 5
 	SUPPORT dailyrollup._unmarked_support;

@@ -281,7 +281,7 @@ append_merged(StringInfo buf, const DrDefinition *def, const DrRollup *rollup,
 			  const char *live_literal, bool shows_left_alone)
 {
 	char	   *permit = psprintf("%s::dailyrollup._permit",
-								  quote_literal_cstr(dr_phrase_relation(rollup->live)));
+								  quote_literal_cstr(dr_phrase_permit(rollup->live, rollup->owner)));
 	bool		first = true;
 
 	appendStringInfoString(buf, "SELECT ");

@@ -9,19 +9,24 @@
  * value of the type: it has no receive function, and no cast.
  *
  * The owner's OID is in it, so that it is worth nothing once live is handed over.
- * A dump has live's name, and whoever restores the view makes it anew; no row of
- * our tables is there at that time.  A superuser restores what others have kept,
- * too, the permits of former owners as well: so what he makes of another's table
- * holds his own OID, and counts no longer than it stands in the view (view.c).
+ * Written it is owner.schema.live, in a dump too, and whoever restores that makes it
+ * anew; no row of our tables is there at that time.  A superuser restores what former
+ * owners have kept, too: it stays theirs, for it names them.  Nobody else can name any
+ * role but live's owner: what is made of that is nobody's, and counts no longer than
+ * it stands in the view (view.c), as where a dump is restored without its roles.
  */
 #include "permit.h"
 
+#include "catalog/namespace.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/varlena.h"
 
 #include "catalog.h"
 #include "compat.h"
+#include "phrase.h"
 
 bool
 dr_permit_equal(const DrPermit *a, const DrPermit *b)
@@ -34,37 +39,62 @@ dr_permit_equal(const DrPermit *a, const DrPermit *b)
 PG_FUNCTION_INFO_V1(dailyrollup_permit_in);
 PG_FUNCTION_INFO_V1(dailyrollup_permit_out);
 
-/* Whose permit it is that this user makes: the owner's, unless he may make it as a
- * superuser alone. */
-static Oid
-maker(Oid owner, Oid user)
-{
-	return is_member_of_role_nosuper(user, owner) ? owner : user;
-}
-
-/* From the name of a table, by its owner. */
-Datum
-dailyrollup_permit_in(PG_FUNCTION_ARGS)
+static DrPermit *
+make_permit(Oid live, Oid owner)
 {
 	DrPermit   *permit = palloc(sizeof(DrPermit));
 
-	permit->live = DatumGetObjectId(DirectFunctionCall1(regclassin, PG_GETARG_DATUM(0)));
-	permit->owner = dr_catalog_relation_owner(permit->live);
-	if (!OidIsValid(permit->owner))
+	permit->live = live;
+	permit->owner = owner;
+	return permit;
+}
+
+/* Whose permit it is where this user names that role: nobody's, unless he may speak
+ * for it. */
+static Oid
+spoken_for(const char *role, Oid owner)
+{
+	Oid			named = get_role_oid(role, true);
+
+	return named == owner || superuser() ? named : InvalidOid;
+}
+
+/* From the names of the owner, of a schema and of a table in it, by its owner. */
+Datum
+dailyrollup_permit_in(PG_FUNCTION_ARGS)
+{
+	const char *text = PG_GETARG_CSTRING(0);
+	List	   *names;
+	Oid			live;
+	Oid			owner;
+
+	if (strcmp(text, DR_PHRASE_NO_PERMIT) == 0)
+		PG_RETURN_POINTER(make_permit(InvalidOid, InvalidOid));
+	names = textToQualifiedNameList(cstring_to_text(text));
+	if (list_length(names) != 3)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid name of an owner's table: \"%s\"", text)));
+	live = RangeVarGetRelid(makeRangeVar(strVal(lsecond(names)), strVal(lthird(names)), -1),
+							NoLock, true);
+	owner = dr_catalog_relation_owner(live);
+	if (!OidIsValid(owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"%s\" does not exist", PG_GETARG_CSTRING(0))));
-	if (!dr_is_class_owner(permit->live, GetUserId()))
+				 errmsg("relation \"%s.%s\" does not exist",
+						strVal(lsecond(names)), strVal(lthird(names)))));
+	if (!dr_is_class_owner(live, GetUserId()))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of table %s", dr_catalog_name(permit->live)),
+				 errmsg("must be owner of table %s", dr_catalog_name(live)),
 				 errhint("The rows of a rollup are read through its view.")));
-	permit->owner = maker(permit->owner, GetUserId());
-	PG_RETURN_POINTER(permit);
+	PG_RETURN_POINTER(make_permit(live, spoken_for(strVal(linitial(names)), owner)));
 }
 
 Datum
 dailyrollup_permit_out(PG_FUNCTION_ARGS)
 {
-	return DirectFunctionCall1(regclassout, ObjectIdGetDatum(PG_GETARG_PERMIT(0)->live));
+	const DrPermit *permit = PG_GETARG_PERMIT(0);
+
+	PG_RETURN_CSTRING(dr_phrase_permit(permit->live, permit->owner));
 }

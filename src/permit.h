@@ -12,7 +12,7 @@
 #include "fmgr.h"
 
 /* A value of the type dailyrollup._permit: that role, as live's owner, has let
- * somebody ask for rows of live. */
+ * somebody ask for rows of live.  InvalidOid: nobody has. */
 typedef struct DrPermit
 {
 	Oid			live;

@@ -22,6 +22,7 @@
 #include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -44,6 +45,17 @@ dr_phrase_relation(Oid relation)
 				 errmsg("relation with OID %u does not exist", relation),
 				 errhint("It was dropped meanwhile.")));
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), name);
+}
+
+/* A permit that the owner of live gives, as permit.c reads it. */
+char *
+dr_phrase_permit(Oid live, Oid owner)
+{
+	char	   *role = GetUserNameFromId(owner, true);
+
+	if (role == NULL || get_rel_name(live) == NULL)
+		return pstrdup(DR_PHRASE_NO_PERMIT);
+	return psprintf("%s.%s", quote_identifier(role), dr_phrase_relation(live));
 }
 
 char *

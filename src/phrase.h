@@ -14,6 +14,9 @@
 
 #include "lib/stringinfo.h"
 
+/* What is written of a permit whose table or role is gone. */
+#define DR_PHRASE_NO_PERMIT "-"
+
 /* The events that a content is computed from. */
 typedef struct DrScope
 {
@@ -28,6 +31,7 @@ typedef struct DrScope
 } DrScope;
 
 extern char *dr_phrase_relation(Oid relation);
+extern char *dr_phrase_permit(Oid live, Oid owner);
 extern char *dr_phrase_own(const char *prefix, int32 id);
 extern char *dr_phrase_type(Oid type, int32 typmod);
 extern char *dr_phrase_equality(Oid type);

@@ -250,8 +250,8 @@ CREATE FUNCTION at.make(text) RETURNS dailyrollup._permit LANGUAGE plpgsql AS $$
 RESET ROLE;
 SELECT is(try(role, 'SELECT ' || way), '42501 must be owner of table at.l', format('%s: %s', role, way))
 FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role,
-     unnest(ARRAY[$$'at.l'::dailyrollup._permit$$, $$CAST(text 'at.l' AS dailyrollup._permit)$$, format('''%s''::dailyrollup._permit', 'at.l'::regclass::oid), $$'{at.l}'::dailyrollup._permit[]$$,
-                  $$at.make('at.l')$$, $$jsonb_populate_record(NULL::at.holder, '{"p": "at.l"}')$$, $$'(at.l)'::at.holder$$, $$'at.l'::at.permit$$]) way;
+     unnest(ARRAY[$$'at_owner.at.l'::dailyrollup._permit$$, $$CAST(text 'at_owner.at.l' AS dailyrollup._permit)$$, $$'at_stranger.at.l'::dailyrollup._permit$$, $$'{at_owner.at.l}'::dailyrollup._permit[]$$,
+                  $$at.make('at_owner.at.l')$$, $$jsonb_populate_record(NULL::at.holder, '{"p": "at_owner.at.l"}')$$, $$'(at_owner.at.l)'::at.holder$$, $$'at_owner.at.l'::at.permit$$]) way;
 SELECT is(try(role, format('SELECT q.* FROM (%s) q', text)), '42501 must be owner of table at.l', role || ': the view''s own text')
 FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role, LATERAL (SELECT rtrim(pg_get_viewdef('at.l_current'), ';')) d(text);
 SELECT is(typreceive::oid, 0::oid, 'no binary form') FROM pg_type WHERE oid = 'dailyrollup._permit'::regtype;
@@ -260,18 +260,23 @@ SELECT is(see(role, format(call, :'definition', :'key_type')), answer, format('%
 FROM unnest('{at_reader,at_writer,at_stranger,at_owner}'::text[]) role, (VALUES
   ('SELECT count(*) FROM dailyrollup._current_row(NULL, NULL::%1$s, ''d'', ''(0,1)'', ''a''::text)', '0'),
   ('SELECT dailyrollup._unmarked(NULL, NULL::%2$s, ''a''::text)', NULL), ('SELECT dailyrollup._settled(NULL, NULL::%2$s, ''a''::text)', NULL)) v(call, answer);
-SELECT is(try('at_owner', 'SELECT ''at.nothing''::dailyrollup._permit'), '42P01 relation "at.nothing" does not exist', 'of a table that is not there');
-SELECT is(try('at_owner', format('SELECT %L::dailyrollup._permit', name)), '42P01 relation "' || name || '" does not exist', 'of ' || name)
-FROM unnest(ARRAY['-', '0', '4294967294']) name;
-SELECT is(see('at_owner', 'SELECT ''at.l''::dailyrollup._permit'), 'at.l', 'the owner makes one, and reads its table''s name');
-SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at.l'', NULL::%s, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with it it is the row');
-SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at.l'', NULL::%s, ''d'', ''(7,7)'', ''a''::text)', :'definition')), '0', 'of a mark that is there');
-SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at.l'', NULL::%s, ''d'', ''(4294967295,0)'', ''a''::text)', :'definition')), '0', 'not of a place that none can have');
-SELECT is(see('at_owner', format('SELECT dailyrollup._%2$s(''at.l'', NULL::%1$s, ''a''::text) || '' '' || dailyrollup._%2$s(''at.l'', NULL::%1$s, ''b''::text)', :'key_type', name)), 'false true', 'and it tells which keys are marked: ' || name)
+SELECT is(try('at_owner', format('SELECT %L::dailyrollup._permit', name)), message, 'of ' || name)
+FROM (VALUES ('at_owner.at.nothing', '42P01 relation "at.nothing" does not exist'), ('at_owner.nothing.l', '42P01 relation "nothing.l" does not exist'),
+             ('at.l', '42602 invalid name of an owner''s table: "at.l"'), ('l', '42602 invalid name of an owner''s table: "l"'), ('a.at_owner.at.l', '42602 invalid name of an owner''s table: "a.at_owner.at.l"'),
+             ('', '42602 invalid name syntax'), ('0', '42602 invalid name of an owner''s table: "0"'), ('at_owner..l', '42602 invalid name syntax'), ('-', 'ok')) v(name, message);
+SELECT is(see('at_owner', format('SELECT %L::dailyrollup._permit', name)), prints, 'the owner makes one of ' || name || ', and reads it')
+FROM (VALUES ('at_owner.at.l', 'at_owner.at.l'), ('AT_owner."at".l', 'at_owner.at.l'), ('at_stranger.at.l', '-'), ('nobody.at.l', '-'), ('-', '-')) v(name, prints);
+SELECT is(try('at_owner', format('SELECT dailyrollup._unmarked(%L, NULL::%s, ''a''::text)', name, :'key_type')), '42501 permission denied for rollup "at.l"', 'worth nothing: ' || name)
+FROM unnest('{at_stranger.at.l,nobody.at.l}'::text[]) name;
+SELECT is(see('at_stranger', format('SELECT dailyrollup._unmarked(''-'', NULL::%s, ''a''::text)', :'key_type')), 'true', 'of nothing no key is marked');
+SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at_owner.at.l'', NULL::%s, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with it it is the row');
+SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, ''d'', ''(7,7)'', ''a''::text)', :'definition')), '0', 'of a mark that is there');
+SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, ''d'', ''(4294967295,0)'', ''a''::text)', :'definition')), '0', 'not of a place that none can have');
+SELECT is(see('at_owner', format('SELECT dailyrollup._%2$s(''at_owner.at.l'', NULL::%1$s, ''a''::text) || '' '' || dailyrollup._%2$s(''at_owner.at.l'', NULL::%1$s, ''b''::text)', :'key_type', name)), 'false true', 'and it tells which keys are marked: ' || name)
 FROM unnest('{unmarked,settled}'::text[]) name;
-SELECT is(try('at_owner', format('SELECT dailyrollup._%s(''at.l'', NULL::%s, %s)', name, :'key_type', key)), '22023 the arguments are not a key of this rollup', format('a key of another type: %s of %s', name, key))
+SELECT is(try('at_owner', format('SELECT dailyrollup._%s(''at_owner.at.l'', NULL::%s, %s)', name, :'key_type', key)), '22023 the arguments are not a key of this rollup', format('a key of another type: %s of %s', name, key))
 FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key, unnest('{unmarked,settled}'::text[]) name;
-SELECT is(try('at_owner', format('SELECT * FROM dailyrollup._current_row(''at.l'', NULL::%s, ''d'', ''(0,1)'', %s)', :'definition', key)), '22023 the arguments are not a key of this rollup', 'of a row, too: ' || key)
+SELECT is(try('at_owner', format('SELECT * FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, ''d'', ''(0,1)'', %s)', :'definition', key)), '22023 the arguments are not a key of this rollup', 'of a row, too: ' || key)
 FROM unnest(ARRAY['1', '''a''::text, 1', 'VARIADIC ''{a}''::text[]']) key;
 SELECT is(try(role, format('SELECT %s FROM %s', what, relation)), '42501 permission denied for ' || message, format('%s: %s of %s', role, what, relation))
 FROM unnest('{at_reader,at_writer,at_stranger}'::text[]) role,
@@ -289,15 +294,15 @@ SELECT rollup_create('at.l_stranger', 'SELECT k, count(*) AS n, sum(v) AS total 
 SELECT rollup_refresh('at.l_stranger', '2026-01-03 00:00Z');
 INSERT INTO at.s_stranger VALUES ('a', '2026-01-01', 1);
 RESET ROLE;
-SELECT isnt(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at.l_stranger'', NULL::%s, ''d'', ''(0,1)'', ''a''::text)', :'definition')),
+SELECT isnt(try('at_stranger', format('SELECT * FROM dailyrollup._current_row(''at_stranger.at.l_stranger'', NULL::%s, ''d'', ''(0,1)'', ''a''::text)', :'definition')),
             'ok', 'the row type of another rollup');
 -- what the owner has given away is worth nothing once live is another's
 CREATE TABLE at.kept AS SELECT NULL::dailyrollup._permit AS p WHERE false;
 GRANT SELECT ON at.kept TO at_stranger;
 GRANT INSERT ON at.kept TO at_owner, at_stranger;
-SELECT is(try('at_owner', 'INSERT INTO at.kept VALUES (''at.l'')'), 'ok', 'the owner gives his permit to others');
+SELECT is(try('at_owner', 'INSERT INTO at.kept VALUES (''at_owner.at.l'')'), 'ok', 'the owner gives his permit to others');
 SELECT is(see('at_stranger', format('SELECT dailyrollup._unmarked(p, NULL::%s, ''a''::text) FROM at.kept', :'key_type')), 'false', 'who may ask then');
-SELECT is(try('at_stranger', 'INSERT INTO at.kept VALUES (''at.l_stranger'')'), 'ok', 'somebody else''s own');
+SELECT is(try('at_stranger', 'INSERT INTO at.kept VALUES (''at_stranger.at.l_stranger'')'), 'ok', 'somebody else''s own');
 SELECT is(see('at_stranger', format('SELECT string_agg(dailyrollup._unmarked(p, NULL::%s, key)::text, '' '') FROM at.kept, unnest(ARRAY[''a'', ''b'']) key', :'key_type')), 'false false true true', 'both in one query');
 ALTER TABLE at.s OWNER TO at_member;
 SELECT is(try('at_stranger', format('SELECT dailyrollup._%s(p, NULL::%s, ''a''::text) FROM at.kept', name, :'key_type')),
@@ -308,8 +313,7 @@ SELECT is(try('at_stranger', format('SELECT r.* FROM at.kept, dailyrollup._curre
 SELECT is(see('at_writer', $$SELECT n FROM at.l_current WHERE k = 'a'$$), '2', 'who may read the view does');
 ALTER TABLE at.s OWNER TO at_owner;
 SELECT readers('live was handed over, and back', '2');
--- nor is what a superuser makes of it, as he does who restores a dump of all that
--- former owners have kept; it counts as long as it stands in the view, no longer
+-- nor is what a superuser restores of what former owners have kept: it names them
 SET ROLE at_owner;
 CREATE TABLE at.s_restored (k text NOT NULL, t timestamptz NOT NULL);
 SELECT rollup_create('at.l_restored', 'SELECT k, count(*) AS n FROM at.s_restored GROUP BY k', 't', mode => 'on');
@@ -317,20 +321,35 @@ GRANT SELECT ON at.l_restored_current TO at_reader;
 CALL rollup_run('at.l_restored');
 INSERT INTO at.s_restored VALUES ('a', '2026-01-01');
 RESET ROLE;
-DELETE FROM at.kept;
-INSERT INTO at.kept VALUES ('at.l_restored');
-SELECT is(try('at_stranger', 'SELECT dailyrollup._unmarked(p, 1, ''a''::text) FROM at.kept'),
-          '42501 permission denied for rollup "at.l_restored"', 'a superuser''s permit of another''s table');
-SELECT format('CREATE OR REPLACE VIEW at.l_restored_current AS %s', pg_get_viewdef('at.l_restored_current')) \gexec
-SELECT is(see('at_reader', 'SELECT n FROM at.l_restored_current'), '1', 'a superuser has restored the view: readers read');
-SELECT is(see('at_stranger', 'SELECT dailyrollup._unmarked(p, 1, ''a''::text) FROM at.kept'), 'false', 'his permit counts so far');
+CREATE FUNCTION asked() RETURNS text LANGUAGE sql AS $$ SELECT try('at_stranger', 'SELECT dailyrollup._unmarked(p, 1, ''a''::text) FROM at.kept') $$;
+CREATE PROCEDURE restore(kept text, shown text) LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM at.kept;
+  EXECUTE format('INSERT INTO at.kept VALUES (%L)', kept || '.at.l_restored');
+  EXECUTE format('CREATE OR REPLACE VIEW at.l_restored_current AS %s', regexp_replace(pg_get_viewdef('at.l_restored_current'), '''\w+(\.at\.l_restored''::dailyrollup\._permit)', '''' || shown || '\1', 'g'));
+END $$;
+CALL restore('at_writer', 'at_owner');
+SELECT is(asked(), '42501 permission denied for rollup "at.l_restored"', 'a superuser has restored what a former owner has kept');
+SELECT is(see('at_reader', 'SELECT n FROM at.l_restored_current'), '1', 'and the view: readers read');
+CALL restore('at_writer', 'at_member');
+SELECT is(asked(), '42501 permission denied for rollup "at.l_restored"', 'likewise for another owner');
+SELECT is(see('at_reader', 'SELECT n FROM at.l_restored_current'), '1', 'and readers read');
+CALL restore('gone', 'gone');
+SELECT is(asked(), 'ok', 'without both roles, what was kept counts so far');
+SELECT is(see('at_reader', 'SELECT n FROM at.l_restored_current'), '1', 'and readers read');
 SET ROLE at_owner;
 CALL rollup_run('at.l_restored');
 INSERT INTO at.s_restored VALUES ('b', '2026-01-01');
 RESET ROLE;
-SELECT is(try('at_stranger', 'SELECT dailyrollup._unmarked(p, 1, ''a''::text) FROM at.kept'),
-          '42501 permission denied for rollup "at.l_restored"', 'a pass has put the owner''s into the view');
+SELECT is(asked(), '42501 permission denied for rollup "at.l_restored"', 'a pass has put the owner''s into the view');
 SELECT is(see('at_reader', 'SELECT string_agg(k || n, '' '' ORDER BY k) FROM at.l_restored_current'), 'a1 b1', 'readers read');
+-- not where the superuser owns it himself, as who restores without owners
+ALTER TABLE at.s_restored OWNER TO postgres;
+CALL restore('at_owner', 'postgres');
+SELECT is(asked(), '42501 permission denied for rollup "at.l_restored"', 'a former owner''s, of a superuser''s rollup');
+ALTER TABLE at.s_restored OWNER TO at_owner;
+DROP PROCEDURE restore;
+DROP FUNCTION asked;
 SET ROLE at_owner;
 SELECT rollup_drop('at.l_restored', true);
 DROP TABLE at.s_restored;

@@ -21,7 +21,7 @@ SET ROLE op_owner;
 CREATE TABLE s (k text NOT NULL, ts timestamptz NOT NULL, v int);
 CREATE INDEX ON s (k);
 INSERT INTO s SELECT 'k' || i % 5, '2026-01-01Z'::timestamptz + i * interval '1 hour', i FROM generate_series(1, 40) i;
-SELECT rollup_create('r', 'SELECT k, count(*), sum(v), max(ts) FROM s GROUP BY k', 'ts', mode => 'shadow');
+SELECT rollup_create('r', 'SELECT k, count(*), sum(v), max(ts) FROM s GROUP BY k', 'ts', mode => 'shadow', delay => '0');
 RESET ROLE;
 CALL rollup_run('r');
 
@@ -132,7 +132,7 @@ ALTER TABLE s OWNER TO op_owner;
 CREATE TABLE kept (p dailyrollup._permit);
 GRANT INSERT ON kept TO op_owner;
 SET ROLE op_owner;
-INSERT INTO kept VALUES ('r');
+INSERT INTO kept VALUES ('op_owner.op.r');
 SELECT rollup_alter('r', mode => 'on');
 INSERT INTO s VALUES ('k1', '2026-01-01 12:00Z', 1), ('late', '2026-01-01 12:00Z', 1);
 RESET ROLE;

@@ -378,7 +378,7 @@ served('owned', 'of a role');
 $mark = log_end();
 # owner.c, renew_view: a permit that the old owner has kept is worth nothing at once
 sql(<<'SQL');
-CREATE TABLE kept (p dailyrollup._permit); GRANT INSERT ON kept TO ann; SET ROLE ann; INSERT INTO kept VALUES ('owned'); RESET ROLE;
+CREATE TABLE kept (p dailyrollup._permit); GRANT INSERT ON kept TO ann; SET ROLE ann; INSERT INTO kept VALUES ('ann.public.owned'); RESET ROLE;
 CREATE FUNCTION asked() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM dailyrollup._unmarked(p, 1, 1) FROM kept; RETURN 'permitted'; EXCEPTION WHEN OTHERS THEN RETURN SQLSTATE; END $$;
 SQL
 is(sql('SELECT asked()'), 'permitted', 'a permit of the owner');

@@ -168,7 +168,7 @@ my %VALUES = (
 	tid => typed('tid', undef, '(0,0)', '(0,1)', '(4294967295,65535)', '(1000,1)'),
 	bytea => typed('bytea', undef, '', '\x00', '\x' . '00' x 20, '\x' . 'ff' x 100),
 	internal => ['NULL::internal'],
-	'dailyrollup._permit' => [ 'NULL', map { quoted($_) . '::dailyrollup._permit' } 'bi.on_t', 'bi.nothing', 'bi_other.secret_rollup', 'bi.s', '-', '0', '4294967294' ],
+	'dailyrollup._permit' => [ 'NULL', map { quoted($_) . '::dailyrollup._permit' } 'bi_owner.bi.on_t', 'bi_owner.bi.nothing', 'bi_other.bi_other.secret_rollup', 'bi_owner.bi.s', 'bi_stranger.bi.on_t', 'bi.on_t', '0', '""' ],
 	cstring => [ 'NULL::cstring', map { quoted($_) . '::cstring' } 'bi.on_t', 'bi.nothing', 'bi_other.secret_rollup', '' ],
 	oid => [qw(NULL 0 1 4294967294)],
 	record => [ 'NULL::record', 'ROW()', 'ROW(1)', 'ROW(NULL::bi.s)', "ROW(1, 'a', NULL)", 'NULL::bi.on_t' ],
@@ -269,7 +269,7 @@ sub by_number
 	my ($relation) = $call =~ /\{oid of (\S+)\}/;
 	my $of = $of{ $relation // $ROLLUPS[0] } //= do {
 		my %x;
-		@x{qw(oid proof permit definition key_type)} = split /\|/, $session->safe("SELECT x::oid, r.proof, format('''%s''::dailyrollup._permit', r.live::oid), r.definition, r.key_type FROM (SELECT '" . ($relation // $ROLLUPS[0]) . "'::regclass AS x) x, LATERAL (SELECT * FROM dailyrollup.rollups ORDER BY live <> x, id LIMIT 1) r;");
+		@x{qw(oid proof permit definition key_type)} = split /\|/, $session->safe("SELECT x::oid, r.proof, (SELECT format('''%s.%s.%s''::dailyrollup._permit', relowner::regrole, relnamespace::regnamespace, relname) FROM pg_class WHERE oid = r.live), r.definition, r.key_type FROM (SELECT '" . ($relation // $ROLLUPS[0]) . "'::regclass AS x) x, LATERAL (SELECT * FROM dailyrollup.rollups ORDER BY live <> x, id LIMIT 1) r;");
 		\%x;
 	};
 
