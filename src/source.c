@@ -25,6 +25,7 @@
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "storage/lockdefs.h"
 #include "utils/builtins.h"
@@ -82,10 +83,45 @@ check_relkind(Oid source)
 	}
 }
 
-/* A partition may be foreign, temporary or unlogged where its parent is not. */
+/* InvalidOid: dropped meanwhile. */
+static Oid
+owner_of(Oid relation)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/*
+ * To plan a query over a partition is to evaluate what its owner has put into its
+ * constraints and indexes.  A pass, and whoever writes where writes are folded, does
+ * so as the rollup's owner: that should make nobody a superuser.
+ */
+static void
+check_partition_owner(Oid partition)
+{
+	Oid			owner = owner_of(partition);
+
+	if (OidIsValid(owner) && !superuser_arg(owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the source of a superuser's rollup cannot have partitions of others"),
+				 errdetail("\"%s\" belongs to role \"%s\", whose functions in its constraints and indexes would run as the superuser.",
+						   dr_source_name(partition), GetUserNameFromId(owner, false)),
+				 errhint("Give the partitions to the superuser first, or the source to a role that is none.")));
+}
+
+/* A partition may be foreign, temporary, unlogged or another's where its parent is
+ * not. */
 static void
 check_partitions(Oid source)
 {
+	bool		is_superuser = superuser_arg(owner_of(source));
 	ListCell   *cell;
 
 	foreach(cell, find_all_inheritors(source, NoLock, NULL))
@@ -112,6 +148,8 @@ check_partitions(Oid source)
 					 errdetail("After a crash \"%s\" is empty, and the rollup would still count its rows.",
 							   dr_source_name(child)),
 					 errhint("ALTER TABLE %s SET LOGGED.", dr_source_name(child))));
+		if (is_superuser)
+			check_partition_owner(child);
 	}
 }
 

@@ -115,6 +115,32 @@ SELECT rollup_drop('ax.plain_n');
 SELECT lives_ok('ALTER TABLE ax.plain SET UNLOGGED, ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', 'without a rollup all of it is allowed');
 ROLLBACK;
 
+-- ==== Who plans a query over a partition evaluates what its owner has put into it:
+-- that must not be a superuser, by a rollup of his.  Protects check_partition_owner in
+-- source.c.
+\set mixed '0A000 the source of a superuser''s rollup cannot have partitions of others'
+BEGIN;
+SELECT is(try('postgres', 'ALTER TABLE ax.parted OWNER TO postgres'), :'mixed', 'a superuser takes the source alone');
+SELECT is(try('postgres', 'ALTER TABLE ax.parted_1 OWNER TO postgres; ALTER TABLE ax.parted_2 OWNER TO postgres; ALTER TABLE ax.parted OWNER TO postgres'), :'mixed', 'all but a leaf');
+SELECT is(try('postgres', 'ALTER TABLE ax.parted_1 OWNER TO postgres; ALTER TABLE ax.parted_2 OWNER TO postgres; ALTER TABLE ax.parted_2_a OWNER TO postgres; ALTER TABLE ax.parted OWNER TO postgres'), 'ok', 'the partitions before it');
+SELECT is(try('postgres', format('ALTER TABLE ax.%s OWNER TO ax_owner', part)), :'mixed', 'and gives one away: ' || part) FROM unnest('{parted_1,parted_2,parted_2_a}'::text[]) part;
+SET ROLE ax_owner;
+CREATE TABLE ax.his (k text NOT NULL, t timestamptz NOT NULL, v int);
+RESET ROLE;
+SELECT is(try('postgres', $$ALTER TABLE ax.parted ATTACH PARTITION ax.his FOR VALUES FROM ('2026-03-01') TO ('2026-04-01')$$), :'mixed', 'or attaches another''s');
+SELECT is(try('postgres', 'ALTER TABLE ax.parted OWNER TO ax_owner; ALTER TABLE ax.parted_1 OWNER TO ax_owner'), 'ok', 'the source before its partitions');
+SELECT is(try('postgres', $$ALTER TABLE ax.parted ATTACH PARTITION ax.his FOR VALUES FROM ('2026-03-01') TO ('2026-04-01')$$), 'ok', 'a role that is no superuser may have partitions of others');
+SELECT is(try('postgres', 'ALTER TABLE ax.his OWNER TO postgres'), 'ok', 'a superuser''s, too');
+ROLLBACK;
+BEGIN;
+CREATE TABLE ax.taken (k text NOT NULL, t timestamptz NOT NULL, v int) PARTITION BY RANGE (t);
+CREATE TABLE ax.taken_1 PARTITION OF ax.taken DEFAULT;
+ALTER TABLE ax.taken_1 OWNER TO ax_owner;
+SELECT is(try('postgres', $$SELECT rollup_create('ax.taken_n', 'SELECT k, count(*) AS n FROM ax.taken GROUP BY k', 't')$$), :'mixed', 'no rollup of such a source');
+ALTER TABLE ax.taken_1 OWNER TO postgres;
+SELECT is(try('postgres', $$SELECT rollup_create('ax.taken_n', 'SELECT k, count(*) AS n FROM ax.taken GROUP BY k', 't')$$), 'ok', 'but where all is a superuser''s');
+ROLLBACK;
+
 -- ==== A refresh that does nothing gives the refresh lock back at once, so it
 -- can be prepared and keeps nobody waiting.  One that does something keeps it
 -- to the end of its transaction.  Protects finish_refresh in refresh.c and
