@@ -325,6 +325,13 @@ SELECT try(format('DROP TYPE dailyrollup.key_%s', :id));
 SELECT try(format('DROP TYPE dailyrollup.key_%s CASCADE', :id));
 SELECT id AS parted FROM dailyrollup.rollups WHERE live = 'parted_n'::regclass \gset
 SELECT try(format('DROP TRIGGER dailyrollup_%s_insert ON parted_3', :parted));
+-- one of that name of another table is nobody's business
+CREATE TABLE namesake (a int);
+SELECT format('CREATE TRIGGER dailyrollup_%1$s_insert AFTER UPDATE ON namesake FOR EACH STATEMENT EXECUTE FUNCTION nothing(); DROP TRIGGER dailyrollup_%1$s_insert ON namesake', :parted) AS namesake \gset
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+:namesake;
+DROP TABLE namesake;
+DROP FUNCTION nothing;
 BEGIN;
 SELECT try(format('DROP TRIGGER dailyrollup_%s_truncate ON parted_3', :parted));
 ROLLBACK;

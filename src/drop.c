@@ -140,7 +140,8 @@ table_in_source(const DrRollup *rollup, const DroppedTrigger *trigger)
 
 /*
  * A trigger of ours that went alone would let late rows be lost in silence:
- * refuse.  One that went with its partition: live keeps what is gone.
+ * refuse.  One that went with its partition: live keeps what is gone.  One of a
+ * table that is still there is a namesake.
  */
 static void
 inspect_triggers(const DrRollup *rollup, const Dropped *dropped)
@@ -158,7 +159,7 @@ inspect_triggers(const DrRollup *rollup, const Dropped *dropped)
 			continue;
 		if (OidIsValid(table_in_source(rollup, trigger)))
 			refuse_drop(rollup, psprintf("trigger \"%s\"", trigger->name));
-		if (strcmp(trigger->name, insert) == 0)
+		if (strcmp(trigger->name, insert) == 0 && !OidIsValid(table_of(trigger)))
 			dr_objects_warn_of_lost_rows(rollup, psprintf("%s.%s", trigger->schema, trigger->table),
 									   "dropped");
 	}
