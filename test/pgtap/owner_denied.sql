@@ -167,6 +167,35 @@ SELECT is((SELECT count(*) FROM rollup_late WHERE rollup = 'od.r_on'::regclass),
 SELECT is_empty(format('SELECT * FROM rollup_verify(%L)', rollup), rollup || ': exact') FROM rollup_status WHERE rollup::text ~ '^(od.)?r_';
 SELECT is_empty($$SELECT * FROM rollup_diff('od.r_shadow')$$, 'the shadow too');
 
+-- a function of the key is called for the mark, in mode on too: where the owner may not,
+-- the late row is refused, for no mark could tell of it.  What is not late calls nothing.
+SET ROLE od_owner;
+CREATE TABLE s_called (v int, ts timestamptz NOT NULL);
+CREATE INDEX ON s_called (ts);
+INSERT INTO s_called SELECT i % 5, '2026-01-01Z'::timestamptz + i * interval '1 hour' FROM generate_series(1, 50) i;
+SELECT rollup_create('r_called', 'SELECT od_code.twice(v) AS k, count(*) FROM s_called GROUP BY od_code.twice(v)', 'ts', mode => 'on');
+GRANT SELECT, INSERT, UPDATE, DELETE ON s_called TO od_writer;
+RESET ROLE;
+CALL rollup_run('r_called');
+REVOKE EXECUTE ON FUNCTION od_code.twice FROM od_owner;
+SELECT is(od.says(role, command), wanted, role || ': ' || command)
+FROM unnest('{od_writer,od_owner,postgres}'::text[]) role, (VALUES
+	($$INSERT INTO od.s_called VALUES (1, 'infinity')$$, 'works'),
+	($$INSERT INTO od.s_called VALUES (1, '2026-01-02')$$, 'denied'),
+	($$UPDATE od.s_called SET ts = 'infinity' WHERE v = 1$$, 'denied'),
+	($$DELETE FROM od.s_called WHERE v = 1$$, 'denied'),
+	($$SET LOCAL dailyrollup.backfill = on; INSERT INTO od.s_called VALUES (1, '2026-01-02')$$, 'denied')) v(command, says),
+	LATERAL (SELECT CASE says WHEN 'works' THEN says ELSE '42501: permission denied for function twice: This is done as role "od_owner", which owns the rollup, in a security-restricted operation. The role needs USAGE on the schemas of all that the query names, EXECUTE on its functions, and an owner''s privileges on its own tables.' END AS wanted) w;
+SELECT is((SELECT count(*) FROM rollup_late WHERE rollup = 'r_called'::regclass), 0::bigint, 'nothing is done by half');
+GRANT EXECUTE ON FUNCTION od_code.twice TO od_owner;
+SELECT is(od.says('od_writer', $$DELETE FROM od.s_called WHERE v = 1$$), 'works', 'with the right given back the writer goes on, though he has none');
+SET ROLE od_writer;
+UPDATE od.s_called SET ts = 'infinity' WHERE v = 1;
+RESET ROLE;
+SELECT results_eq($$SELECT key->>'k' FROM rollup_late WHERE rollup = 'r_called'::regclass$$, $$VALUES ('2')$$, 'the key is marked');
+SELECT lives_ok($$SELECT rollup_refresh('r_called')$$, 'and computed');
+SELECT is_empty($$SELECT * FROM rollup_verify('r_called')$$, 'exactly');
+
 SELECT * FROM finish();
 SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text ~ '^(od.)?r_';
 DROP SCHEMA od, od_types, od_code CASCADE;
