@@ -34,6 +34,14 @@ forget(Datum arg, Oid relation)
 	last.live = InvalidOid;
 }
 
+/* How many ids of subtransactions a snapshot goes by.  Where it could not hold all,
+ * it asks for their parents; then it may have a number and no ids. */
+static int
+count_subids(const SnapshotData *snapshot)
+{
+	return snapshot->suboverflowed && !snapshot->takenDuringRecovery ? 0 : snapshot->subxcnt;
+}
+
 static bool
 same_ids(const TransactionId *a, const TransactionId *b, int n)
 {
@@ -44,10 +52,10 @@ static bool
 same_snapshot(const SnapshotData *a, const SnapshotData *b)
 {
 	return a->xmin == b->xmin && a->xmax == b->xmax && a->curcid == b->curcid &&
-		a->xcnt == b->xcnt && a->subxcnt == b->subxcnt &&
-		a->suboverflowed == b->suboverflowed &&
+		a->xcnt == b->xcnt && a->suboverflowed == b->suboverflowed &&
 		a->takenDuringRecovery == b->takenDuringRecovery &&
-		same_ids(a->xip, b->xip, a->xcnt) && same_ids(a->subxip, b->subxip, a->subxcnt);
+		count_subids(a) == count_subids(b) &&
+		same_ids(a->xip, b->xip, a->xcnt) && same_ids(a->subxip, b->subxip, count_subids(a));
 }
 
 static TransactionId *
@@ -88,7 +96,7 @@ find(Oid live, Snapshot snapshot)
 	last.rollup = rollup;
 	last.snapshot = *snapshot;
 	last.snapshot.xip = copy_ids(snapshot->xip, snapshot->xcnt);
-	last.snapshot.subxip = copy_ids(snapshot->subxip, snapshot->subxcnt);
+	last.snapshot.subxip = copy_ids(snapshot->subxip, count_subids(snapshot));
 	MemoryContextSwitchTo(caller);
 	if (before == invalidations)
 		last.live = live;
