@@ -1,7 +1,7 @@
-# The documentation's examples run as printed: each of the README's in a new
-# database, those of the reference one after the other in one.  SQL that is
-# followed by a block of text gives that text; of other SQL it is asked that it
-# runs.
+# The documentation's examples run as printed, one after the other in one session:
+# those of the README in a database of their own, those of the reference in another.
+# SQL that is followed by a block of text gives that text; of other SQL it is asked
+# that it runs.
 
 use strict;
 use warnings;
@@ -57,48 +57,47 @@ sub printed
 	return $output;
 }
 
-my @readme = examples('README.md');
-my $n = 0;
-foreach my $example (grep { defined $_->{printed} } @readme)
+# One session for all examples of a file: a line tells where the next one begins.
+sub run_examples
 {
-	my $database = 'example_' . ++$n;
+	my ($database, @examples) = @_;
 
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	is(plain(printed($database, $example->{sql})), plain($example->{printed}),
-		"README, example $n");
-}
-is($n, 2, 'README.md has two examples with their output');
+	my $output = printed($database,
+		join('', map { "\\echo ==== $_\n$examples[$_]{sql}\n" } 0 .. $#examples));
+	my %got = $output =~ /^==== (\d+)\n(.*?)(?=^==== |\z)/msg;
+	foreach my $i (0 .. $#examples)
+	{
+		my $example = $examples[$i];
+		my ($title) = $example->{sql} =~ /\b((?:rollup_|CREATE |SET |latest)\w+)/;
+		my $name = "$database, example $i" . ($title ? " ($title)" : '');
 
-# the README promises twenty lines
+		if (defined $example->{printed})
+		{
+			is(plain($got{$i} // ''), plain($example->{printed}), $name);
+		}
+		else
+		{
+			unlike($got{$i} // 'ERROR', qr/^ERROR/m, $name);
+		}
+	}
+}
+
+my @readme = examples('README.md');
+run_examples('readme', @readme);
+is(scalar(grep { defined $_->{printed} } @readme), 2, 'README.md has two examples with their output');
+
+# it promises to be short
 my @lines = grep { /\S/ && !/^\s*--/ } split /\n/, $readme[0]{sql};
-cmp_ok(scalar @lines, '<=', 20, 'in twenty lines');
+cmp_ok(scalar @lines, '<=', 20, 'the first one in twenty lines');
 
 # what it says of a forgotten fold
 my ($promised) = slurp_file("$FindBin::RealBin/../../README.md") =~ /^(ERROR:  rollup .*)$/m;
-like(printed('example_2', "INSERT INTO signals_latest VALUES ('van-1', 'speed', 90, now(), 1);"),
+like(printed('readme', "INSERT INTO readings_latest VALUES ('van-1', 90, now(), 1);"),
 	qr/\Q$promised\E/, 'a write of others to a rollup fails as the README says');
 
-# One session for all: a line tells where the next one begins.
 my @reference = examples('doc/reference.md');
-$node->safe_psql('postgres', 'CREATE DATABASE reference');
-my $output = printed('reference',
-	join('', map { "\\echo ==== $_\n$reference[$_]{sql}\n" } 0 .. $#reference));
-my %got = $output =~ /^==== (\d+)\n(.*?)(?=^==== |\z)/msg;
-foreach my $i (0 .. $#reference)
-{
-	my $example = $reference[$i];
-	my ($title) = $example->{sql} =~ /\b((?:rollup_|CREATE |SET |latest)\w+)/;
-	my $name = "reference, example $i" . ($title ? " ($title)" : '');
-
-	if (defined $example->{printed})
-	{
-		is(plain($got{$i} // ''), plain($example->{printed}), $name);
-	}
-	else
-	{
-		unlike($got{$i} // 'ERROR', qr/^ERROR/m, $name);
-	}
-}
+run_examples('reference', @reference);
 cmp_ok(scalar @reference, '>', 25, 'the reference has its examples');
 
 $node->stop;
