@@ -1,7 +1,7 @@
 # The documentation's examples run as printed, one after the other in one session:
 # those of the README in a database of their own, those of the reference in another.
 # SQL that is followed by a block of text gives that text; of other SQL it is asked
-# that it runs.
+# that it runs.  And the reference has each routine, view and setting as it is.
 
 use strict;
 use warnings;
@@ -99,6 +99,66 @@ like(printed('readme', "INSERT INTO readings_latest VALUES ('van-1', 90, now(), 
 my @reference = examples('doc/reference.md');
 run_examples('reference', @reference);
 cmp_ok(scalar @reference, '>', 25, 'the reference has its examples');
+
+# --- all that a user may name is in the reference, and nothing else ----------------
+my $text = slurp_file("$FindBin::RealBin/../../doc/reference.md");
+
+# a signature without what only its writing differs in
+sub signature
+{
+	my ($written) = @_;
+	$written =~ s/timestamp with time zone/timestamptz/g;
+	$written =~ s/double precision/float8/g;
+	$written =~ s/::[a-z]+(?:\[\])?//g;
+	$written =~ s/\s+/ /g;
+	$written =~ s/ ?([(),]) ?/$1/g;
+	return $written;
+}
+
+# the part of the reference below a heading
+sub section
+{
+	my ($title) = @_;
+	return $text =~ /^(#{2,3}) \Q$title\E\n(.*?)(?=^#{2,3} |\z)/ms ? $2 : '';
+}
+
+my $members = "pg_depend d WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'dailyrollup')";
+foreach (split /\n/, $node->safe_psql('reference', <<"SQL"))
+	SELECT proname, prokind = 'p', pg_get_function_arguments(oid), pg_get_function_result(oid) FROM pg_proc
+	WHERE pronamespace = 'public'::regnamespace AND oid IN (SELECT objid FROM $members) ORDER BY 1
+SQL
+{
+	my ($name, $procedure, $arguments, $result) = split /\|/;
+	my $section = section($name =~ /^(?:latest|earliest)$/ ? 'latest and earliest' : $name);
+	$arguments =~ s/^IN //;
+	my $declared = signature($procedure eq 't' ? "CALL $name($arguments)" : "$name($arguments) RETURNS $result");
+	like(signature(join("\n", $section =~ /^```text\n(.*?)^```/msg)), qr/\Q$declared\E/, "the reference has $name as it is");
+}
+
+# the names in the first column of a section's tables; a row may have several
+sub named_in
+{
+	return join "\n", sort grep { !/^<live>/ } map { /`([^`]+)`/g } $_[0] =~ /^\| (`[^|]*) \|/mg;
+}
+foreach my $view (split /\n/, $node->safe_psql('reference', <<"SQL"))
+	SELECT relname FROM pg_class
+	WHERE relnamespace = 'public'::regnamespace AND relkind = 'v' AND oid IN (SELECT objid FROM $members) ORDER BY 1
+SQL
+{
+	my $section = section($view eq 'rollup_metrics' ? 'Metrics' : $view);
+	$section =~ s/^\| name \| labels.*//ms;
+	is(named_in($section), join("\n", sort split /\n/, $node->safe_psql('reference',
+		"SELECT attname FROM pg_attribute WHERE attrelid = '$view'::regclass AND attnum > 0")),
+		"the reference has the columns of $view");
+}
+is(named_in(section('Settings')), $node->safe_psql('reference',
+	q{LOAD 'dailyrollup'; SELECT name FROM pg_settings WHERE name LIKE 'dailyrollup.%' ORDER BY name COLLATE "C"}),
+	'the reference has the settings');
+foreach my $name ($text =~ /^### (rollup_\w+)$/mg)
+{
+	isnt($node->safe_psql('reference', "SELECT coalesce(to_regclass('$name')::text, (SELECT min(proname::text) FROM pg_proc WHERE proname = '$name'), '')"),
+		'', "$name, of the reference, exists");
+}
 
 $node->stop;
 done_testing();
