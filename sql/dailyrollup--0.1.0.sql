@@ -402,7 +402,7 @@ COMMENT ON FUNCTION @extschema@.rollup_plan()
 CREATE PROCEDURE @extschema@.rollup_run(rollup pg_catalog.regclass DEFAULT NULL)
 	AS 'MODULE_PATHNAME', 'dailyrollup_run' LANGUAGE C;
 COMMENT ON PROCEDURE @extschema@.rollup_run(pg_catalog.regclass)
-	IS 'the pass: brings a rollup to the mode wanted for it, seeds or refreshes it where a boundary is due, heals late keys, promotes, checks, compares; each step in a transaction of its own; NULL: each rollup of the caller';
+	IS 'the pass: brings a rollup to the mode wanted for it, seeds or refreshes it where a boundary is due, recomputes late keys, promotes, checks, compares; each step in a transaction of its own; NULL: each rollup of the caller';
 
 CREATE FUNCTION @extschema@.rollup_schedule(cron pg_catalog.text DEFAULT '*/10 * * * *') RETURNS pg_catalog.int8
 	AS 'MODULE_PATHNAME', 'dailyrollup_schedule' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -339,6 +339,7 @@ SELECT try('SELECT a, count(*) FROM clocks GROUP BY a', 'f');
 SELECT try('SELECT a, count(*) FROM clocks GROUP BY a', 'tz');
 SELECT try('SELECT a, count(*) FROM clocks GROUP BY a', 'i');
 SELECT try('SELECT a, count(*) FROM clocks GROUP BY a', 'odd time');
+SELECT try('SELECT a, count(*) FROM clocks GROUP BY a', '"Odd time"');
 SELECT try('SELECT a, count(*) FROM clocks GROUP BY a', 'Odd time');
 SELECT try('SELECT a, count(*) FROM clocks GROUP BY a', 'g');
 

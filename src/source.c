@@ -270,7 +270,9 @@ dr_source_column(Oid source, const char *column, const char *argument)
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of source \"%s\" does not exist",
 						column, dr_source_name(source)),
-				 errdetail("It is named in %s.", argument)));
+				 errdetail("It is named in %s.", argument),
+				 column[0] == '"' ?
+				 errhint("Give the name of a column as it is, without quotes.") : 0));
 	return attno;
 }
 
