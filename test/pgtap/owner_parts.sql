@@ -86,7 +86,7 @@ BEGIN
 	INSERT INTO s VALUES ('k1', '2026-01-01 12:00Z', 1), ('late', '2026-01-01 12:00Z', 1);
 	DELETE FROM s WHERE k = 'k2' AND v = 2;
 	PERFORM rollup_fold();
-	RETURN NEXT is((SELECT action FROM rollup_refresh('r')), 'late', part || ': a refresh works');
+	RETURN NEXT is((SELECT action FROM rollup_refresh('r', rollup_watermark('r'))), 'late', part || ': a refresh works');
 	RETURN NEXT ok(NOT EXISTS (SELECT FROM rollup_verify('r')) AND NOT EXISTS (SELECT FROM rollup_diff('r')), part || ': and all is exact');
 	RESET ROLE;
 END $$;
@@ -111,7 +111,7 @@ SELECT is((SELECT string_agg(says(command), '; ' ORDER BY command) FROM routines
 	'shadow: who reads it says what to do');
 SELECT is(says($$SELECT rollup_verify('r')$$), 'works', 'shadow: who does not, works');
 INSERT INTO s VALUES ('k1', '2026-01-01 12:00Z', 1);
-SELECT is((SELECT action FROM rollup_refresh('r')), 'late', 'shadow: a refresh works');
+SELECT is((SELECT action FROM rollup_refresh('r', rollup_watermark('r'))), 'late', 'shadow: a refresh works');
 RESET ROLE;
 SELECT is((SELECT owner::text FROM parts WHERE part = 'shadow'), 'op_owner', 'and hands it over');
 CALL give('shadow');
