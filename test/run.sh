@@ -7,7 +7,7 @@
 #   build       both builds, warnings are errors
 #   waitpoints  only the test build has waitpoints in it
 #   regress     sql/*.sql against expected/*.out            pg_regress
-#   pgtap       test/pgtap/*.sql                            pg_prove
+#   pgtap       test/pgtap/*.sql, what they share in lib/  pg_prove
 #   isolation   test/isolation/specs/*.spec                 (waitpoint build)
 #   tap         test/t/*.pl; crash_*.pl and race_*.pl on the waitpoint build
 #

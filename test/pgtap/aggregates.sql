@@ -2,9 +2,7 @@
 -- the first row by time, then value before NULL, then value, then image.
 --
 -- PGOPTIONS='-c dailyrollup_test.seed=0.3' tries other random data.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 BEGIN;
 SET LOCAL client_min_messages = warning;

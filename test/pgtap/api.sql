@@ -1,9 +1,7 @@
 -- The contract of the public API: routines with their arguments, results and
 -- properties, aggregates, views with their columns, settings, comments.  What is
 -- not listed here is not public.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 BEGIN;
 

@@ -1,10 +1,6 @@
 -- Rights: what an owner, a writer, a reader or a stranger can make others do,
 -- or see of others.  Each section names what it protects.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 
@@ -18,43 +14,8 @@ CREATE SCHEMA at AUTHORIZATION at_owner;
 GRANT ALL ON SCHEMA at TO PUBLIC;
 CREATE SCHEMA at_helpers;
 GRANT USAGE ON SCHEMA at_helpers TO PUBLIC;
-
--- Runs a statement as a role: "ok", or SQLSTATE and message, without numbers in
--- names of ours.
-CREATE FUNCTION at_helpers.try(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  EXECUTE format('SET LOCAL ROLE %I', role);
-  EXECUTE statement;
-  RESET ROLE;
-  RETURN 'ok';
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ' ' || regexp_replace(SQLERRM, '_\d+', '_N', 'g');
-END $$;
--- What a query returns to a role, a row of one column, or the error.
-CREATE FUNCTION at_helpers.see(role text, query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-  result text;
-BEGIN
-  EXECUTE format('SET LOCAL ROLE %I', role);
-  EXECUTE query INTO result;
-  RESET ROLE;
-  RETURN result;
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ': ' || SQLERRM;
-END $$;
--- Is the rollup exact, by the oracle?
-CREATE FUNCTION at_helpers.exact(rollup regclass) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-  same boolean;
-BEGIN
-  EXECUTE format('SELECT NOT EXISTS ((TABLE %1$s EXCEPT ALL (%2$s)) UNION ALL ((%2$s) EXCEPT ALL TABLE %1$s))
-                     AND NOT EXISTS ((TABLE %3$s EXCEPT ALL (%4$s)) UNION ALL ((%4$s) EXCEPT ALL TABLE %3$s))',
-                 rollup, public.rollup_definition(rollup, public.rollup_watermark(rollup)),
-                 (SELECT s.current_view FROM public.rollup_status s WHERE s.rollup = exact.rollup), public.rollup_definition(rollup))
-  INTO same;
-  RETURN same;
-END $$;
 SET search_path = at_helpers, public;
+\ir lib/roles.sql
 
 -- ==== A constant of a domain: reading it back calls the domain's CHECK, so the
 -- definition is parsed as its owner alone.  Protects make_view in create.c, and

@@ -7,11 +7,7 @@
 --
 -- (The predicate of an index without a column in it runs whenever a statement over
 -- the table is planned.)
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 
@@ -23,16 +19,7 @@ GRANT USAGE ON SCHEMA ac TO PUBLIC;
 CREATE SCHEMA ac_helpers;
 GRANT USAGE ON SCHEMA ac_helpers TO PUBLIC;
 SET search_path = ac_helpers, public;
--- Runs a statement as a role: "ok", or SQLSTATE and message, without numbers.
-CREATE FUNCTION try(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  EXECUTE format('SET LOCAL ROLE %I', role);
-  EXECUTE statement;
-  RESET ROLE;
-  RETURN 'ok';
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ' ' || regexp_replace(SQLERRM, '_\d+', '_N', 'g');
-END $$;
+\ir lib/roles.sql
 
 -- immutable, it says; sequences count its calls, for it may not write
 CREATE SEQUENCE ac.as_owner;

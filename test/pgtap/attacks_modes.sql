@@ -1,11 +1,7 @@
 -- Modes off and shadow, the write-time fold, adoption, guard, promote and the
 -- pass, for those who mean them ill: statements at odd moments, tables made
 -- odd, times at the ends of the calendar.  Each section names what it protects.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 \set ON_ERROR_ROLLBACK off
 
 SELECT no_plan();
@@ -16,6 +12,8 @@ CREATE SCHEMA am;
 GRANT ALL ON SCHEMA am TO am_owner, am_writer;
 CREATE SCHEMA am_helpers;
 GRANT USAGE ON SCHEMA am_helpers TO PUBLIC;
+SET search_path = am_helpers, public;
+\ir lib/roles.sql
 SET search_path = am, am_helpers, public;
 
 -- What is wrong with a rollup, by the definition's text, run as it is, and by
@@ -33,14 +31,6 @@ BEGIN
     SELECT string_agg(v.class || ' ' || v.key, ' ') INTO verified FROM public.rollup_verify(rollup) v;
   END IF;
   RETURN nullif(concat_ws(', verify: ', found, verified), '');
-END $$;
--- Runs a statement: "ok", or SQLSTATE and message, without numbers in names.
-CREATE FUNCTION am_helpers.try(statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  EXECUTE statement;
-  RETURN 'ok';
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ' ' || regexp_replace(SQLERRM, '_\d+', '_N', 'g');
 END $$;
 -- A source and a rollup of it in state off.
 CREATE PROCEDURE am_helpers.make(dedup name[] DEFAULT NULL) LANGUAGE plpgsql AS $$

@@ -1,15 +1,13 @@
 -- Content: settings, renames, collations, long keys, keys that become NOT NULL,
 -- seeds over what others refer to.  Each section names what it protects.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 
 CREATE SCHEMA aw;
 CREATE SCHEMA aw_helpers;
+SET search_path = aw_helpers, public;
+\ir lib/roles.sql
 -- Is the view exact, is all of it, by the oracle?
 CREATE FUNCTION aw_helpers.view_exact(rollup regclass) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -20,24 +18,6 @@ BEGIN
   INTO same;
   RETURN same;
 END $$;
-CREATE FUNCTION aw_helpers.exact(rollup regclass) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-  same boolean;
-BEGIN
-  EXECUTE format('SELECT NOT EXISTS ((TABLE %1$s EXCEPT ALL (%2$s)) UNION ALL ((%2$s) EXCEPT ALL TABLE %1$s))',
-                 rollup, public.rollup_definition(rollup, public.rollup_watermark(rollup)))
-  INTO same;
-  RETURN same AND aw_helpers.view_exact(rollup);
-END $$;
--- Runs a statement: "ok", or SQLSTATE and message.
-CREATE FUNCTION aw_helpers.try(statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  EXECUTE statement;
-  RETURN 'ok';
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
-SET search_path = aw_helpers, public;
 
 -- ==== Settings of the session.  Constants of a definition are printed, and read
 -- again, maybe much later when a kept plan is made anew: neither the settings

@@ -5,11 +5,7 @@
 --
 -- Protects is_plain, check_events_view and check_definition_view in
 -- definition.c, try_list_late in check.c, and inspect in drop.c.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 
@@ -22,18 +18,8 @@ CREATE SCHEMA av_other AUTHORIZATION av_other;
 GRANT USAGE ON SCHEMA av, av_other TO PUBLIC;
 CREATE SCHEMA av_helpers;
 GRANT USAGE ON SCHEMA av_helpers TO PUBLIC;
-
--- Runs a statement as a role: "ok", or SQLSTATE and message.
-CREATE FUNCTION av_helpers.try(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  EXECUTE format('SET LOCAL ROLE %I', role);
-  EXECUTE statement;
-  RESET ROLE;
-  RETURN 'ok';
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
 SET search_path = av_helpers, public;
+\ir lib/roles.sql
 
 -- the rollup of somebody else, which must not suffer
 SET ROLE av_other;

@@ -4,11 +4,7 @@
 -- recompute.  A fold begins none: marks from before it are merged.
 --
 -- Fails when one of these does not (NEXT_EPOCH in catalog_write.c).
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 CREATE SCHEMA ep;

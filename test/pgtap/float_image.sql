@@ -1,8 +1,6 @@
 -- Rows of an event that are equal but for the images of floats: the order of them is
 -- that of the server's records, and it is the same wherever it is asked for.
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 SELECT plan(13);
 

@@ -8,9 +8,7 @@
 -- again (dr_gather_keep in gather.c); when a column is taken for the time of the last
 -- event that is not (find_newest), and when of an event's rows others than the one
 -- that counts are taken for it (add_duplicate).
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 SELECT plan(37);
 

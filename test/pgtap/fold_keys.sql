@@ -1,9 +1,7 @@
 -- The write-time fold finds live's rows in indexes of every shape: each key is
 -- looked for once, is updated if it is there and inserted if it is not, and
 -- nothing is inserted in vain.
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 SELECT plan(24);
 

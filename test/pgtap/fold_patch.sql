@@ -1,8 +1,6 @@
 -- The write-time fold updates live's rows in their form where the new values fit,
 -- and forms them anew where they do not.
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 SELECT plan(18);
 

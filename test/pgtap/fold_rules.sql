@@ -2,9 +2,7 @@
 -- not let do to live is done by a superuser here while the event triggers are off.
 --
 -- Fails when a fold writes to live what a statement may not (is_plain in seize.c).
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 SELECT plan(5);
 

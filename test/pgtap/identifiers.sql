@@ -1,11 +1,7 @@
 -- Names that SQL must quote, that our own statements use, or that are as long as
 -- can be: of schemas, tables, columns, types, functions, roles; through a rollup's
 -- life in each mode.  Protects the quoting in phrase.c, objects.c and query.c.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 

@@ -3,10 +3,7 @@
 -- reseed makes all right.
 --
 -- Fails when the tables are not looked at (dr_intact_check in intact.c).
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 CREATE SCHEMA intact;
 SET search_path = intact, public;
 

@@ -3,11 +3,7 @@
 -- and updates, a content built anew; then folded on write, beside a shadow, and
 -- promoted; with each type of the time column, with duplicates and without, by each
 -- method of the folds.  What comes out is compared with a query written by hand.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 

@@ -12,12 +12,8 @@
 -- held by its mark (capture.c); when a row of dailyrollup.rollups that comes from
 -- a dump says as much as one that was here all the time
 -- (dailyrollup_rollup_inserted in catalog.c).
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 BEGIN;
-SET client_min_messages = error;
-SET timezone = 'UTC';
 SELECT no_plan();
 CREATE SCHEMA lm;
 

@@ -5,40 +5,14 @@
 --
 -- Fails when the mark of a row that was deleted or changed is taken for that of one that
 -- was inserted (capture.c).
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 CREATE SCHEMA me;
 SET search_path = me, public;
 
 SELECT no_plan();
 
-CREATE TABLE s (k text NOT NULL, ts timestamptz NOT NULL, v int, id int GENERATED ALWAYS AS IDENTITY);
-CREATE INDEX ON s (k, ts);
-INSERT INTO s (k, ts, v) SELECT 'k' || i % 5, '2026-01-01Z'::timestamptz + i * interval '1h', i FROM generate_series(1, 40) i;
-SELECT rollup_create('r_' || m || suffix, 'SELECT k, count(*) AS n, sum(v) AS total, latest(v, ts) AS v, max(ts) AS ts FROM s GROUP BY k', 'ts',
-	dedup_by => dedup::text[], dedup_order => orders::text[], mode => m)
-FROM unnest('{off,shadow,on}'::text[]) m, (VALUES ('', NULL, NULL), ('_once', '{k,ts}', '{id}')) d(suffix, dedup, orders);
-CALL rollup_run();
+\ir lib/each_mode.sql
 
--- what is wrong now; marked keys of live or the shadow are exact in _current alone
-CREATE FUNCTION wrong(refreshed boolean DEFAULT false) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	r record;
-	n int;
-	found text := '';
-BEGIN
-	FOR r IN SELECT * FROM rollup_status WHERE rollup::text LIKE 'r\_%' ORDER BY rollup LOOP
-		IF refreshed AND r.state <> 'off' THEN PERFORM rollup_refresh(r.rollup, r.watermark); END IF;
-		EXECUTE format('SELECT count(*) FROM ((TABLE %1$s EXCEPT ALL (%2$s)) UNION ALL ((%2$s) EXCEPT ALL TABLE %1$s)) x',
-			r.current_view, rollup_definition(r.rollup)) INTO n;
-		IF n > 0 THEN found := found || r.current_view || ' '; END IF;
-		IF EXISTS (SELECT FROM rollup_verify(r.rollup)) THEN found := found || r.rollup || ' '; END IF;
-		IF r.state = 'shadow' AND EXISTS (SELECT FROM rollup_diff(r.rollup)) THEN found := found || r.rollup || ' and its shadow '; END IF;
-	END LOOP;
-	RETURN found;
-END $$;
 CREATE FUNCTION late() RETURNS text LANGUAGE sql AS $$
 	SELECT string_agg(DISTINCT key->>'k', ' ' ORDER BY key->>'k') FROM rollup_late WHERE rollup::text LIKE 'r\_on%' OR rollup::text LIKE 'r\_shadow%'
 $$;

@@ -4,10 +4,7 @@
 --
 -- Fails when a kept entry is freed only where it is asked for again (free_garbage in
 -- plans.c, remove_stale in watermark.c, transaction_ended in late.c and current.c).
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 CREATE SCHEMA memory;
 SET search_path = memory, public;
 

@@ -1,10 +1,6 @@
 -- The view rollup_metrics: names, labels and values are an interface.  The numbers
 -- of rollups in each state, what they follow, and who sees them.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 

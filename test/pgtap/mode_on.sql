@@ -3,12 +3,8 @@
 --
 -- Fails when a write under on is folded into live (dr_catalog_folds in catalog.c),
 -- and when rollup_recompute or rollup_flush does anything there (state.c, fold.c).
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 BEGIN;
-SET client_min_messages = error;
-SET timezone = 'UTC';
 SELECT plan(14);
 
 CREATE SCHEMA mo;

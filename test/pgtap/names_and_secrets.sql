@@ -1,10 +1,6 @@
 -- What DDL of a user's does to a rollup by names and by inheritance, and what
 -- others can have the server tell them.  Each section names what it protects.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 
@@ -16,29 +12,8 @@ CREATE SCHEMA ns AUTHORIZATION ns_owner;
 GRANT USAGE ON SCHEMA ns TO PUBLIC;
 CREATE SCHEMA ns_helpers;
 GRANT USAGE ON SCHEMA ns_helpers TO PUBLIC;
--- Runs statements as a role: "ok", or SQLSTATE and message.
-CREATE FUNCTION ns_helpers.try(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  EXECUTE format('SET LOCAL ROLE %I', role);
-  EXECUTE statement;
-  RESET ROLE;
-  RETURN 'ok';
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Is the rollup exact, by the oracle?  Live is its table alone, without tables
--- that inherit from it.
-CREATE FUNCTION ns_helpers.exact(rollup regclass) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-  same boolean;
-BEGIN
-  EXECUTE format('SELECT NOT EXISTS ((SELECT * FROM ONLY %1$s EXCEPT ALL (%2$s)) UNION ALL ((%2$s) EXCEPT ALL SELECT * FROM ONLY %1$s))
-                     AND NOT EXISTS ((TABLE %3$s EXCEPT ALL (%4$s)) UNION ALL ((%4$s) EXCEPT ALL TABLE %3$s))',
-                 rollup, public.rollup_definition(rollup, public.rollup_watermark(rollup)),
-                 (SELECT s.current_view FROM public.rollup_status s WHERE s.rollup = exact.rollup), public.rollup_definition(rollup))
-  INTO same;
-  RETURN same;
-END $$;
+SET search_path = ns_helpers, public;
+\ir lib/roles.sql
 -- The keys that wait.
 CREATE FUNCTION ns_helpers.waiting(rollup regclass) RETURNS text LANGUAGE sql AS $$
   SELECT string_agg(l.key->>'k', ',' ORDER BY l.key->>'k') FROM public.rollup_late l WHERE l.rollup = waiting.rollup
@@ -47,7 +22,6 @@ $$;
 CREATE FUNCTION ns_helpers.watched(relation regclass) RETURNS boolean LANGUAGE sql AS $$
   SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation AND tgfoid = 'dailyrollup._truncated'::regproc)
 $$;
-SET search_path = ns_helpers, public;
 
 -- ==== Whoever writes, attaches or refreshes may have the server print what it
 -- parses and plans, and the owner's data with it.  Code of the owner's that

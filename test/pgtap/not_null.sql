@@ -1,8 +1,6 @@
 -- A unique index rules duplicates out only where its columns hold no NULL.
 -- From PostgreSQL 18 on NOT NULL may be NOT VALID: old rows may hold one.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 BEGIN;
 

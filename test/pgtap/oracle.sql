@@ -1,9 +1,7 @@
 -- One fixed example, its expected rows written out by hand once: as literal
 -- VALUES, and as plain SQL that knows neither latest nor the extension's views.
 -- Every other test trusts rollup_definition() as its oracle; this one tests it.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 BEGIN;
 SET LOCAL client_min_messages = warning;

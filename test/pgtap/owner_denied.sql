@@ -5,10 +5,7 @@
 -- lost, and who only has a key marked, or reads, is not concerned where he need not be.
 --
 -- Fails when no hint is added (explain_denial in identity.c).
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 CREATE ROLE od_owner;
 CREATE ROLE od_writer;
 CREATE ROLE od_reader;

@@ -5,10 +5,7 @@
 --
 -- Fails when the parts are not looked at (dr_catalog_check_parts in catalog.c), and when
 -- ALTER TABLE source OWNER looks at live alone (dr_owner_follow in owner.c).
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 CREATE ROLE op_owner;
 CREATE ROLE op_other;
 CREATE SCHEMA op AUTHORIZATION op_owner;

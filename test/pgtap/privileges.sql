@@ -1,10 +1,6 @@
 -- Who may do what: owners, members, writers, readers, strangers; and what an
 -- owner's code, a caller's search_path or a stranger's trigger cannot do.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 
@@ -22,43 +18,11 @@ CREATE SCHEMA pt AUTHORIZATION pt_owner;
 GRANT USAGE ON SCHEMA pt TO PUBLIC;
 CREATE SCHEMA pt_helpers;
 GRANT USAGE ON SCHEMA pt_helpers TO PUBLIC;
-CREATE SCHEMA pt_stranger AUTHORIZATION pt_stranger;
-
--- Runs a statement as a role: "ok", or the SQLSTATE.
-CREATE FUNCTION pt_helpers.try(role text, statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-  EXECUTE format('SET LOCAL ROLE %I', role);
-  EXECUTE statement;
-  RESET ROLE;
-  RETURN 'ok';
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE;
-END $$;
--- What a query returns to a role, a row of one column, or the error.
-CREATE FUNCTION pt_helpers.see(role text, query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-  result text;
-BEGIN
-  EXECUTE format('SET LOCAL ROLE %I', role);
-  EXECUTE query INTO result;
-  RESET ROLE;
-  RETURN result;
-EXCEPTION WHEN OTHERS THEN
-  RETURN SQLSTATE || ': ' || SQLERRM;
-END $$;
--- Is the rollup exact, by the oracle?
-CREATE FUNCTION pt_helpers.exact(rollup regclass) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-  same boolean;
-BEGIN
-  EXECUTE format('SELECT NOT EXISTS ((TABLE %1$s EXCEPT ALL (%2$s)) UNION ALL ((%2$s) EXCEPT ALL TABLE %1$s))
-                     AND NOT EXISTS ((TABLE %3$s EXCEPT ALL (%4$s)) UNION ALL ((%4$s) EXCEPT ALL TABLE %3$s))',
-                 rollup, public.rollup_definition(rollup, public.rollup_watermark(rollup)),
-                 (SELECT s.current_view FROM public.rollup_status s WHERE s.rollup = exact.rollup), public.rollup_definition(rollup))
-  INTO same;
-  RETURN same;
-END $$;
 SET search_path = pt_helpers, public;
+\ir lib/roles.sql
+-- The same as "try" without the message.
+CREATE FUNCTION state(role text, statement text) RETURNS text LANGUAGE sql AS $$ SELECT split_part(try(role, statement), ' ', 1) $$;
+CREATE SCHEMA pt_stranger AUTHORIZATION pt_stranger;
 
 SET ROLE pt_owner;
 CREATE TABLE pt.events (k text, ts timestamptz NOT NULL, n int);
@@ -111,7 +75,7 @@ INSERT INTO calls VALUES
   ($$SELECT rollup_drop('pt.live', true)$$, '42704');
 GRANT CREATE ON SCHEMA pt TO pt_stranger;
 GRANT SELECT ON pt.events TO pt_stranger;
-SELECT is(try(role, call), '42501', role || ' may not: ' || call)
+SELECT is(state(role, call), '42501', role || ' may not: ' || call)
 FROM unnest('{pt_stranger,pt_reader,pt_live_reader,pt_writer,pt_monitor,pt_member_only}'::text[]) role, calls
 WHERE call !~ 'rollup_create' OR role <> 'pt_writer';
 REVOKE ALL ON SCHEMA pt FROM pt_stranger;
@@ -130,55 +94,55 @@ SELECT is(see('pt_reader', $$SELECT rollup_watermark('pt.live')$$), '2026-01-03 
 SET ROLE pt_stranger;
 CREATE TABLE pt_stranger.bait (k text, ts timestamptz NOT NULL, n int);
 RESET ROLE;
-SELECT is(try('pt_stranger', $$SELECT rollup_create('pt.mine', 'SELECT k, count(*) FROM pt_stranger.bait GROUP BY k', 'ts', mode => 'on')$$), '42501',
+SELECT is(state('pt_stranger', $$SELECT rollup_create('pt.mine', 'SELECT k, count(*) FROM pt_stranger.bait GROUP BY k', 'ts', mode => 'on')$$), '42501',
           'no rollup in a schema where its owner may not create');
-SELECT is(try('pt_stranger', $$SELECT rollup_create('dailyrollup.mine', 'SELECT k, count(*) FROM pt_stranger.bait GROUP BY k', 'ts', mode => 'on')$$), '42501',
+SELECT is(state('pt_stranger', $$SELECT rollup_create('dailyrollup.mine', 'SELECT k, count(*) FROM pt_stranger.bait GROUP BY k', 'ts', mode => 'on')$$), '42501',
           'none in the extension''s schema');
 
 -- ==== a member of the owning role may
 BEGIN;
-SELECT is(try('pt_member', call), owner_state, 'a member may: ' || call) FROM calls;
+SELECT is(state('pt_member', call), owner_state, 'a member may: ' || call) FROM calls;
 ROLLBACK;
 BEGIN;
-SELECT is(try('pt_member_only', $$SET LOCAL ROLE pt_owner; SELECT rollup_reseed('pt.live')$$), 'ok', 'one that does not inherit may after SET ROLE');
+SELECT is(state('pt_member_only', $$SET LOCAL ROLE pt_owner; SELECT rollup_reseed('pt.live')$$), 'ok', 'one that does not inherit may after SET ROLE');
 ROLLBACK;
 BEGIN;
-SELECT is(try('pt_member', $$SELECT rollup_create('pt.other', 'SELECT k, count(*) FROM pt.events GROUP BY k', 'ts', mode => 'on')$$), 'ok', 'a member creates');
+SELECT is(state('pt_member', $$SELECT rollup_create('pt.other', 'SELECT k, count(*) FROM pt.events GROUP BY k', 'ts', mode => 'on')$$), 'ok', 'a member creates');
 SELECT is((SELECT relowner::regrole::text FROM pg_class WHERE oid = to_regclass('pt.other')), 'pt_owner', 'for the owner');
 ROLLBACK;
 
 -- ==== the extension's own tables are the library's
-SELECT is(try(role, statement), '42501', role || ' may not: ' || statement)
+SELECT is(state(role, statement), '42501', role || ' may not: ' || statement)
 FROM unnest('{pt_owner,pt_member,pt_writer,pt_reader,pt_stranger,pt_monitor}'::text[]) role,
      unnest(ARRAY['UPDATE dailyrollup.rollups SET watermark = NULL', 'DELETE FROM dailyrollup.rollups', 'INSERT INTO dailyrollup.rollups DEFAULT VALUES',
                   'TRUNCATE dailyrollup.rollups', 'DELETE FROM dailyrollup.runs', 'INSERT INTO dailyrollup.runs DEFAULT VALUES', 'TRUNCATE dailyrollup.runs',
                   'SELECT nextval(''dailyrollup.rollup_id_seq'')', 'SELECT setval(''dailyrollup.rollup_id_seq'', 1)',
                   'CREATE TABLE dailyrollup.mine ()', 'DROP VIEW public.rollup_status',
                   'CREATE TRIGGER t AFTER INSERT ON dailyrollup.rollups EXECUTE FUNCTION dailyrollup._capture(''1'')']) statement;
-SELECT is(try(role, format('%s %s', verb, relation)), '42501', format('%s may not: %s %s', role, verb, relation))
+SELECT is(state(role, format('%s %s', verb, relation)), '42501', format('%s may not: %s %s', role, verb, relation))
 FROM unnest('{pt_writer,pt_reader,pt_stranger,pt_monitor}'::text[]) role,
      unnest(ARRAY['DELETE FROM', 'TRUNCATE', 'DROP TABLE']) verb,
      unnest(ARRAY['pt.live', :'marks']) relation;
-SELECT is(try(role, 'TABLE ' || relation), '42501', format('%s may not read %s', role, relation))
+SELECT is(state(role, 'TABLE ' || relation), '42501', format('%s may not read %s', role, relation))
 FROM unnest('{pt_writer,pt_stranger,pt_monitor}'::text[]) role,
      unnest(ARRAY['pt.live', 'pt.live_current', :'marks', (SELECT events::text FROM dailyrollup.rollups WHERE id = :id),
                   (SELECT definition::text FROM dailyrollup.rollups WHERE id = :id)]) relation;
 
 -- ==== a writer needs INSERT on the source alone
-SELECT is(try('pt_writer', $$INSERT INTO pt.events VALUES ('a', '2026-01-01', 10), ('late', '2026-01-02', 20), ('tail', '2026-01-07', 30)$$), 'ok',
+SELECT is(state('pt_writer', $$INSERT INTO pt.events VALUES ('a', '2026-01-01', 10), ('late', '2026-01-02', 20), ('tail', '2026-01-07', 30)$$), 'ok',
           'a writer writes late rows');
 SELECT is(marks(), 2::bigint, 'and has marked their keys');
 SELECT is((SELECT string_agg(key->>'k', ',' ORDER BY key->>'k') FROM rollup_late WHERE rollup = 'pt.live'::regclass), 'a,late', 'these');
-SELECT is(try('pt_writer', $$UPDATE pt.events SET n = 0$$), '42501', 'no more than that');
-SELECT is(try('pt_writer', $$DELETE FROM pt.events$$), '42501', 'no more than that');
-SELECT is(try('pt_writer', $$TRUNCATE pt.events$$), '42501', 'no more than that');
+SELECT is(state('pt_writer', $$UPDATE pt.events SET n = 0$$), '42501', 'no more than that');
+SELECT is(state('pt_writer', $$DELETE FROM pt.events$$), '42501', 'no more than that');
+SELECT is(state('pt_writer', $$TRUNCATE pt.events$$), '42501', 'no more than that');
 GRANT SELECT, UPDATE, DELETE, TRUNCATE ON pt.events TO pt_writer;
-SELECT is(try('pt_writer', $$UPDATE pt.events SET k = 'moved' WHERE k = 'b'$$), 'ok', 'with UPDATE: an update');
-SELECT is(try('pt_writer', $$DELETE FROM pt.events WHERE k IS NULL$$), 'ok', 'with DELETE: a delete');
+SELECT is(state('pt_writer', $$UPDATE pt.events SET k = 'moved' WHERE k = 'b'$$), 'ok', 'with UPDATE: an update');
+SELECT is(state('pt_writer', $$DELETE FROM pt.events WHERE k IS NULL$$), 'ok', 'with DELETE: a delete');
 SELECT is(marks(), 5::bigint, 'marked too');
 SELECT ok(exact('pt.live') IS FALSE, 'live waits');
 -- a user who may write elsewhere only
-SELECT is(try('pt_stranger', $$INSERT INTO pt.events VALUES ('a', '2026-01-01', 10)$$), '42501', 'a stranger may not write');
+SELECT is(state('pt_stranger', $$INSERT INTO pt.events VALUES ('a', '2026-01-01', 10)$$), '42501', 'a stranger may not write');
 
 -- ==== a reader needs SELECT on the view alone, also where marks wait
 SELECT is(see('pt_reader', $$SELECT string_agg(concat(k, ':', count, ':', sum), ' ' ORDER BY k) FROM pt.live_current$$),
@@ -186,12 +150,12 @@ SELECT is(see('pt_reader', $$SELECT string_agg(concat(k, ':', count, ':', sum), 
 SELECT is(see('pt_reader', $$SELECT sum FROM pt.live_current WHERE k = 'late'$$), '20', 'a marked key');
 SELECT is(see('pt_reader', $$SELECT count(*) FROM pt.live_current WHERE k IS NULL$$), '0', 'one whose rows are gone');
 SELECT is(see('pt_reader', $$SELECT sum FROM pt.live_current WHERE k = 'tail'$$), '30', 'one of the tail');
-SELECT is(try('pt_reader', 'TABLE pt.live'), '42501', 'but not the table');
-SELECT is(try('pt_reader', 'TABLE pt.events'), '42501', 'nor the source');
-SELECT is(try('pt_live_reader', 'TABLE pt.live'), 'ok', 'a reader of the table reads it');
-SELECT is(try('pt_live_reader', 'TABLE pt.live_current'), '42501', 'but not the view');
+SELECT is(state('pt_reader', 'TABLE pt.live'), '42501', 'but not the table');
+SELECT is(state('pt_reader', 'TABLE pt.events'), '42501', 'nor the source');
+SELECT is(state('pt_live_reader', 'TABLE pt.live'), 'ok', 'a reader of the table reads it');
+SELECT is(state('pt_live_reader', 'TABLE pt.live_current'), '42501', 'but not the view');
 -- nor by the functions behind the view, whatever is passed
-SELECT isnt(try(role, call), 'ok', format('%s fails with %s', role, call))
+SELECT isnt(state(role, call), 'ok', format('%s fails with %s', role, call))
 FROM unnest('{pt_writer,pt_stranger,pt_monitor}'::text[]) role,
      unnest(ARRAY[$$SELECT * FROM dailyrollup._current_row(NULL::pt.live, 'late'::text)$$,
                   $$SELECT * FROM dailyrollup._current_row(NULL::pt.live, 1::int8, 'late'::text)$$,
@@ -201,7 +165,7 @@ SELECT is(see('pt_stranger', $$SELECT count(*) FROM dailyrollup._late('pt.live')
 SELECT is(see('pt_reader', $$SELECT count(*) FROM dailyrollup._late('pt.live')$$), '0', 'nor a reader');
 -- a view of one's own on the view
 GRANT CREATE ON SCHEMA pt TO pt_reader;
-SELECT is(try('pt_reader', $$CREATE VIEW pt.mine AS SELECT k, sum FROM pt.live_current; GRANT SELECT ON pt.mine TO pt_stranger$$), 'ok', 'a view on the view');
+SELECT is(state('pt_reader', $$CREATE VIEW pt.mine AS SELECT k, sum FROM pt.live_current; GRANT SELECT ON pt.mine TO pt_stranger$$), 'ok', 'a view on the view');
 SELECT is(see('pt_stranger', $$SELECT sum FROM pt.mine WHERE k = 'late'$$), '20', 'which others read');
 SELECT is(see('pt_stranger', $$SELECT sum FROM pt.mine WHERE k = 'tail'$$), '30', 'and its tail');
 
@@ -211,7 +175,7 @@ SELECT ok(exact('pt.live'), 'exactly');
 SELECT is(marks(), 0::bigint, 'no mark is left');
 -- TRUNCATE by the writer
 BEGIN;
-SELECT is(try('pt_writer', 'TRUNCATE pt.events'), 'ok', 'with TRUNCATE: a truncate');
+SELECT is(state('pt_writer', 'TRUNCATE pt.events'), 'ok', 'with TRUNCATE: a truncate');
 SELECT is(rollup_watermark('pt.live'), NULL, 'the watermark is gone');
 SELECT is(see('pt_reader', 'SELECT count(*) FROM pt.live_current'), '0', 'a reader sees nothing');
 ROLLBACK;
@@ -219,7 +183,7 @@ ROLLBACK;
 BEGIN;
 ALTER TABLE pt.events ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_rows ON pt.events FOR ALL TO pt_writer USING (k = 'a') WITH CHECK (true);
-SELECT is(try('pt_writer', $$INSERT INTO pt.events VALUES ('b', '2026-01-01', 100)$$), 'ok', 'with row-level security: a late row');
+SELECT is(state('pt_writer', $$INSERT INTO pt.events VALUES ('b', '2026-01-01', 100)$$), 'ok', 'with row-level security: a late row');
 SELECT is(see('pt_reader', $$SELECT sum FROM pt.live_current WHERE k = 'b'$$), '100', 'is read by others');
 SELECT is(see('pt_owner', $$SELECT action FROM rollup_refresh('pt.live', '2026-01-06 00:00Z')$$), 'late', 'the owner refreshes');
 SELECT ok(exact('pt.live'), 'exactly');
@@ -284,7 +248,7 @@ END $$;
 SELECT rollup_refresh('pt.spied_n', '2026-01-03 00:00Z');
 SELECT ok(EXISTS (SELECT FROM pt.seen WHERE what = 'spied_n'), 'the trigger on live ran');
 SELECT spied('a superuser''s seed');
-SELECT is(try('pt_writer', $$INSERT INTO pt.spied VALUES ('A', '2026-01-01', 3)$$), 'ok', 'a late row');
+SELECT is(state('pt_writer', $$INSERT INTO pt.spied VALUES ('A', '2026-01-01', 3)$$), 'ok', 'a late row');
 SELECT ok(EXISTS (SELECT FROM pt.seen WHERE what LIKE 'marks%'), 'the trigger on the marks ran');
 SELECT spied('a writer''s late row');
 INSERT INTO pt.spied VALUES ('C', '2026-01-01', 3), ('D', '2026-01-04', 3);
@@ -434,27 +398,27 @@ CREATE TABLE pt_stranger.fake (k text, ts timestamptz NOT NULL, n int);
 RESET ROLE;
 SELECT is(rollup_watermark('pt.live'), '2026-01-07 00:00Z'::timestamptz, 'before the attack');
 BEGIN;
-SELECT try('pt_stranger', format('CREATE TRIGGER t AFTER INSERT ON pt_stranger.fake FOR EACH ROW EXECUTE FUNCTION dailyrollup._capture(%L)', :id)) AS created \gset
-SELECT isnt(try('pt_stranger', $$INSERT INTO pt_stranger.fake VALUES ('a', '2026-01-01', 1)$$), 'ok', '_capture of another''s rollup fails');
+SELECT state('pt_stranger', format('CREATE TRIGGER t AFTER INSERT ON pt_stranger.fake FOR EACH ROW EXECUTE FUNCTION dailyrollup._capture(%L)', :id)) AS created \gset
+SELECT isnt(state('pt_stranger', $$INSERT INTO pt_stranger.fake VALUES ('a', '2026-01-01', 1)$$), 'ok', '_capture of another''s rollup fails');
 SELECT is(marks(), 0::bigint, 'and marks nothing');
 ROLLBACK;
 BEGIN;
-SELECT try('pt_stranger', format('CREATE TRIGGER t AFTER TRUNCATE ON pt_stranger.fake EXECUTE FUNCTION dailyrollup._truncated(%L)', :id)) AS created \gset
-SELECT try('pt_stranger', 'TRUNCATE pt_stranger.fake') AS created \gset
+SELECT state('pt_stranger', format('CREATE TRIGGER t AFTER TRUNCATE ON pt_stranger.fake EXECUTE FUNCTION dailyrollup._truncated(%L)', :id)) AS created \gset
+SELECT state('pt_stranger', 'TRUNCATE pt_stranger.fake') AS created \gset
 SELECT is(rollup_watermark('pt.live'), '2026-01-07 00:00Z'::timestamptz, '_truncated of another''s rollup changes nothing');
 ROLLBACK;
 BEGIN;
-SELECT try('pt_stranger', 'CREATE TRIGGER t AFTER INSERT ON pt_stranger.fake FOR EACH ROW EXECUTE FUNCTION dailyrollup._rollup_changed()') AS created \gset
-SELECT isnt(try('pt_stranger', $$INSERT INTO pt_stranger.fake VALUES ('a', '2026-01-01', 1)$$), 'ok', '_rollup_changed serves our table alone');
+SELECT state('pt_stranger', 'CREATE TRIGGER t AFTER INSERT ON pt_stranger.fake FOR EACH ROW EXECUTE FUNCTION dailyrollup._rollup_changed()') AS created \gset
+SELECT isnt(state('pt_stranger', $$INSERT INTO pt_stranger.fake VALUES ('a', '2026-01-01', 1)$$), 'ok', '_rollup_changed serves our table alone');
 ROLLBACK;
 BEGIN;
-SELECT isnt(try('pt_stranger', format('CREATE TRIGGER t %s ON pt_stranger.fake %s EXECUTE FUNCTION dailyrollup.%s(%L); INSERT INTO pt_stranger.fake VALUES (''a'', ''2026-01-01'', 1); TRUNCATE pt_stranger.fake',
+SELECT isnt(state('pt_stranger', format('CREATE TRIGGER t %s ON pt_stranger.fake %s EXECUTE FUNCTION dailyrollup.%s(%L); INSERT INTO pt_stranger.fake VALUES (''a'', ''2026-01-01'', 1); TRUNCATE pt_stranger.fake',
                                       fires, level, f, :id)), 'ok', format('%s as %s, %s', f, fires, level))
 FROM (VALUES ('_capture', 'BEFORE INSERT', 'FOR EACH ROW'), ('_capture', 'AFTER INSERT', 'FOR EACH STATEMENT'), ('_capture', 'AFTER TRUNCATE', ''),
              ('_guard', 'BEFORE INSERT', 'FOR EACH ROW'), ('_guard', 'AFTER INSERT', 'FOR EACH ROW'),
              ('_truncated', 'AFTER INSERT', 'FOR EACH ROW'), ('_truncated', 'AFTER INSERT', '')) v(f, fires, level);
 ROLLBACK;
-SELECT isnt(try('pt_stranger', call), 'ok', call)
+SELECT isnt(state('pt_stranger', call), 'ok', call)
 FROM unnest(ARRAY['SELECT dailyrollup._capture()', 'SELECT dailyrollup._truncated()', 'SELECT dailyrollup._guard()', 'SELECT dailyrollup._rollup_changed()',
                   'SELECT dailyrollup._ddl_ended()', 'SELECT dailyrollup._dropped()', 'CREATE EVENT TRIGGER e ON sql_drop EXECUTE FUNCTION dailyrollup._dropped()',
                   'SELECT dailyrollup._concerns_support(NULL)']) call;
@@ -471,7 +435,7 @@ RESET ROLE;
 SELECT is((SELECT string_agg(key::text, ' ') FROM rollup_late WHERE rollup = '"pt ""s''chema"."l''i""ve"'::regclass), '{"k\"''": "a''b\""}', 'a quoted late key');
 SELECT is(see('pt "o''wner', $$SELECT action FROM rollup_refresh('"pt ""s''chema"."l''i""ve"', '2026-01-05 00:00Z')$$), 'fold', 'a refresh as a quoted owner');
 SELECT ok(exact('"pt ""s''chema"."l''i""ve"'), 'exactly');
-SELECT is(try('pt "o''wner', $$SELECT rollup_drop('"pt ""s''chema"."l''i""ve"', true)$$), 'ok', 'and gone');
+SELECT is(state('pt "o''wner', $$SELECT rollup_drop('"pt ""s''chema"."l''i""ve"', true)$$), 'ok', 'and gone');
 
 -- ==== default privileges: where PUBLIC may not execute new functions, writers and
 -- readers still can; where all is open, the extension's tables are not
@@ -479,8 +443,8 @@ SELECT is(try('pt "o''wner', $$SELECT rollup_drop('"pt ""s''chema"."l''i""ve"', 
 BEGIN;
 REVOKE SELECT ON pg_trigger, pg_rewrite, pg_class FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_event_trigger_ddl_commands() FROM PUBLIC;
-SELECT is(try('pt_stranger', 'SELECT FROM pg_rewrite'), '42501', 'catalogs that nobody may read');
-SELECT is(try('pt_stranger', 'CREATE TABLE pt_stranger.of_his_own (k int)'), 'ok', 'and a table that is made');
+SELECT is(state('pt_stranger', 'SELECT FROM pg_rewrite'), '42501', 'catalogs that nobody may read');
+SELECT is(state('pt_stranger', 'CREATE TABLE pt_stranger.of_his_own (k int)'), 'ok', 'and a table that is made');
 ROLLBACK;
 DROP VIEW pt.mine;
 SELECT rollup_drop(rollup, true) FROM rollup_status WHERE rollup::text ~ '^pt';
@@ -496,9 +460,9 @@ SELECT rollup_create('pt.live', 'SELECT k, count(*), sum(n) FROM pt.events GROUP
 SELECT rollup_refresh('pt.live', '2026-01-07 00:00Z');
 GRANT SELECT ON pt.live_current TO pt_reader;
 SELECT is(has_function_privilege('pt_stranger', 'pt_helpers.closed()', 'EXECUTE'), false, 'PUBLIC may not execute new functions');
-SELECT is(try('pt_writer', $$INSERT INTO pt.events VALUES ('new', '2026-01-01', 1)$$), 'ok', 'a writer writes all the same');
+SELECT is(state('pt_writer', $$INSERT INTO pt.events VALUES ('new', '2026-01-01', 1)$$), 'ok', 'a writer writes all the same');
 SELECT is(see('pt_reader', $$SELECT sum FROM pt.live_current WHERE k = 'new'$$), '1', 'a reader reads');
-SELECT is(try('pt_stranger', statement), '42501', 'for all that: ' || statement)
+SELECT is(state('pt_stranger', statement), '42501', 'for all that: ' || statement)
 FROM unnest(ARRAY['UPDATE dailyrollup.rollups SET watermark = NULL', 'DELETE FROM dailyrollup.runs', 'SELECT nextval(''dailyrollup.rollup_id_seq'')',
                   'CREATE TABLE dailyrollup.mine ()', format('TABLE %s', (SELECT r.marks FROM dailyrollup.rollups r)),
                   format('DELETE FROM %s', (SELECT r.marks FROM dailyrollup.rollups r))]) statement;

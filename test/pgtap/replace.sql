@@ -12,11 +12,7 @@
 -- when a seed of live leaves a shadow behind (advance_watermark in refresh.c), and when
 -- live is open to others after an error (transaction_ended in guard.c); when copies are
 -- not noticed by a pass (check in pass.c) or where mode on is left (catch_up in state.c).
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 SELECT no_plan();
 
 CREATE SCHEMA rp;

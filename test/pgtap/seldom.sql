@@ -6,9 +6,7 @@
 -- (compare_images in rival.c), when a row that takes another's place is counted besides
 -- it (replace_in in tally.c), and when an event of a key with many is not found again
 -- (dr_keytable_event in keytable.c).
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
+\ir lib/begin.sql
 
 BEGIN;
 SET LOCAL client_min_messages = warning;

@@ -3,11 +3,7 @@
 -- is pruned without a counter that falls.
 --
 -- A column that is renamed, or a row of another owner's that is seen, makes it fail.
-SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 

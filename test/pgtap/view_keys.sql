@@ -1,11 +1,7 @@
 -- The view <live>_current and the marks, for keys of every kind: looked up one by
 -- one, read at once, or too many for that; with indexes or without.  Protects
 -- marked.c.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 

@@ -1,11 +1,7 @@
 -- The text of <live>_current is replaced when fold is set to false: what the
 -- view's owner has given to the view stays, and so do views on top.  Protects
 -- view.c; readers beside it: isolation spec fold_view.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pgtap;
-CREATE EXTENSION IF NOT EXISTS dailyrollup;
-SET client_min_messages = error;
-SET timezone = 'UTC';
+\ir lib/begin.sql
 
 SELECT no_plan();
 
