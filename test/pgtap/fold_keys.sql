@@ -3,7 +3,7 @@
 -- nothing is inserted in vain.
 \ir lib/begin.sql
 
-SELECT plan(24);
+SELECT plan(26);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (i int, p text, q int, ts timestamptz NOT NULL);
@@ -92,6 +92,15 @@ SELECT is(f.differing(), 0::bigint, 'exact');
 CREATE INDEX ON f.one (n);
 DO $$ BEGIN FOR i IN 1..100 LOOP PERFORM f.fold('f.one', 'SELECT 7'); END LOOP; END $$;
 SELECT is(f.differing(), 0::bigint, 'many versions of a key');
+
+-- the same in a small table: what such an entry has in place of a row's place is none
+CREATE TABLE f.few (p text NOT NULL, ts timestamptz NOT NULL);
+SELECT rollup_create('f.small', 'SELECT p, count(*) AS n FROM f.few GROUP BY p', 'ts', mode => 'off');
+CALL rollup_run('f.small');
+CREATE INDEX ON f.small (n);
+DO $$ BEGIN FOR i IN 1..200 LOOP INSERT INTO f.few SELECT f.long(j), now() FROM generate_series(1, 3) j; PERFORM rollup_fold(); END LOOP; END $$;
+SELECT is((SELECT array_agg(n) FROM f.small), '{200,200,200}', 'likewise in a small table');
+SELECT is((SELECT count(*) FROM rollup_verify('f.small')), 0::bigint, 'exact');
 
 DROP SCHEMA f CASCADE;
 SELECT * FROM finish();
