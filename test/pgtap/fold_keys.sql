@@ -3,7 +3,7 @@
 -- nothing is inserted in vain.
 \ir lib/begin.sql
 
-SELECT plan(26);
+SELECT plan(27);
 
 CREATE SCHEMA f;
 CREATE TABLE f.s (i int, p text, q int, ts timestamptz NOT NULL);
@@ -101,6 +101,20 @@ CREATE INDEX ON f.small (n);
 DO $$ BEGIN FOR i IN 1..200 LOOP INSERT INTO f.few SELECT f.long(j), now() FROM generate_series(1, 3) j; PERFORM rollup_fold(); END LOOP; END $$;
 SELECT is((SELECT array_agg(n) FROM f.small), '{200,200,200}', 'likewise in a small table');
 SELECT is((SELECT count(*) FROM rollup_verify('f.small')), 0::bigint, 'exact');
+
+-- keys that the index has compressed
+CREATE FUNCTION f.compressed() RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  a bigint[] := f.counts('f.small');
+  b bigint[];
+BEGIN
+  INSERT INTO f.few SELECT repeat(j || 'x', 1000), now() FROM generate_series(1, 40) j;
+  PERFORM rollup_fold();
+  b := f.counts('f.small');
+  RETURN ARRAY[b[1] - a[1], b[2] - a[2], b[3] - a[3]];
+END $$;
+SELECT f.compressed();
+SELECT is(f.compressed(), '{0,40,40}', 'compressed keys');
 
 DROP SCHEMA f CASCADE;
 SELECT * FROM finish();
