@@ -233,6 +233,15 @@ SELECT is(see('at_stranger', format('SELECT dailyrollup._unmarked(''-'', NULL::%
 SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at_owner.at.l'', NULL::%s, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with it it is the row');
 SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, ''d'', ''(7,7)'', ''a''::text)', :'definition')), '0', 'of a mark that is there');
 SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, ''d'', ''(4294967295,0)'', ''a''::text)', :'definition')), '0', 'not of a place that none can have');
+SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, %s, ''a''::text)', :'definition', mark)), '0', 'nor of none: ' || mark)
+FROM unnest(ARRAY['NULL, ''(0,1)''', '''d'', NULL']) mark;
+SET ROLE at_owner;
+CREATE TABLE at.s_other (k text NOT NULL, t timestamptz NOT NULL);
+SELECT rollup_create('at.l_other', 'SELECT k, count(*) AS n FROM at.s_other GROUP BY k', 't', mode => 'on');
+RESET ROLE;
+SELECT is(see('at_owner', 'SELECT string_agg(dailyrollup._unmarked(p, 1, ''a''::text)::text, '' '') FROM (VALUES (''at_owner.at.l''::dailyrollup._permit), (''at_owner.at.l_other''), (''at_owner.at.l'')) v(p)'), 'false true false', 'each permit is looked at');
+SELECT rollup_drop('at.l_other', true);
+DROP TABLE at.s_other;
 SELECT is(see('at_owner', format('SELECT dailyrollup._%2$s(''at_owner.at.l'', NULL::%1$s, ''a''::text) || '' '' || dailyrollup._%2$s(''at_owner.at.l'', NULL::%1$s, ''b''::text)', :'key_type', name)), 'false true', 'and it tells which keys are marked: ' || name)
 FROM unnest('{unmarked,settled}'::text[]) name;
 SELECT is(try('at_owner', format('SELECT dailyrollup._%s(''at_owner.at.l'', NULL::%s, %s)', name, :'key_type', key)), '22023 the arguments are not a key of this rollup', format('a key of another type: %s of %s', name, key))
