@@ -116,8 +116,7 @@ check_partition_owner(Oid partition)
 				 errhint("Give the partitions to the superuser first, or the source to a role that is none.")));
 }
 
-/* A partition may be foreign, temporary, unlogged or another's where its parent is
- * not. */
+/* A partition may be foreign, unlogged or another's where its parent is not. */
 static void
 check_partitions(Oid source)
 {
@@ -127,7 +126,6 @@ check_partitions(Oid source)
 	foreach(cell, find_all_inheritors(source, NoLock, NULL))
 	{
 		Oid			child = lfirst_oid(cell);
-		char		persistence;
 
 		if (get_rel_relkind(child) == RELKIND_FOREIGN_TABLE)
 			ereport(ERROR,
@@ -135,13 +133,7 @@ check_partitions(Oid source)
 					 errmsg("the source of a rollup cannot have a foreign partition"),
 					 errdetail("\"%s\" is one.", dr_source_name(child)),
 					 errhint("Create a rollup where that partition's table is, and unite the two in a view.")));
-		persistence = get_rel_persistence(child);
-		if (persistence == RELPERSISTENCE_TEMP)
-			ereport(ERROR,
-					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					 errmsg("the source of a rollup cannot have a temporary partition"),
-					 errdetail("\"%s\" is one.", dr_source_name(child))));
-		if (persistence == RELPERSISTENCE_UNLOGGED)
+		if (get_rel_persistence(child) == RELPERSISTENCE_UNLOGGED)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("the source of a rollup cannot have an unlogged partition"),

@@ -14,7 +14,7 @@ SET LOCAL timezone = 'UTC';
 CREATE SCHEMA seldom;
 SET LOCAL search_path = seldom, public;
 
-SELECT plan(47);
+SELECT plan(50);
 
 -- ------------------------------------------- functions that others call for us
 
@@ -25,6 +25,7 @@ INSERT INTO s VALUES ('a', '2026-01-01 01:00Z', 1), ('b', '2026-01-01 02:00Z', 2
 SELECT rollup_create('r', 'SELECT k, count(*), sum(n) FROM s GROUP BY k', 'ts', mode => 'on');
 SELECT rollup_create('r_off', 'SELECT k, count(*), sum(n) FROM s GROUP BY k', 'ts', mode => 'off');
 SELECT rollup_create('r_local', 'SELECT k, count(*), sum(n) FROM s_local GROUP BY k', 'ts', mode => 'on');
+SELECT rollup_create('r_east', 'SELECT k, count(*) FROM s_local GROUP BY k', 'ts', mode => 'off', time_zone => 'Pacific/Kiritimati');
 SELECT rollup_create('r_day', 'SELECT k, count(*), sum(n) FROM s_day GROUP BY k', 'ts', mode => 'on');
 SELECT results_eq($$SELECT live::text, action FROM (VALUES (1)) AS one, rollup_refresh(NULL, '2026-01-02Z') AS f(live)$$,
 	$$VALUES ('r', 'seed'), ('r_local', 'seed'), ('r_day', 'seed')$$, 'a refresh of all leaves out those that are not to be on');
@@ -52,6 +53,11 @@ SELECT rollup_mark('r_local', '2026-01-01 03:30Z', '2026-01-01 06:00Z');
 SELECT rollup_mark('r_day', '2025-12-30 12:00Z', '2025-12-31 12:00Z');
 SELECT results_eq($$SELECT key->>'k' FROM rollup_late WHERE rollup = 'r_local'::regclass ORDER BY 1$$, $$VALUES ('h4'), ('h5')$$, 'a range of local times');
 SELECT results_eq($$SELECT key->>'k' FROM rollup_late WHERE rollup = 'r_day'::regclass ORDER BY 1$$, $$VALUES ('d-1')$$, 'of days: those that begin in it');
+
+-- at the end of what a timestamp can hold a zone in the east has no local time
+SELECT throws_ok($$SELECT rollup_mark('r_east', '294276-12-31 23:00Z', 'infinity')$$, '22008', '294276-12-31 23:00:00+00 is out of range in time zone "Pacific/Kiritimati"', 'no time there');
+SELECT throws_ok($$SELECT rollup_mark('r_east', '-infinity', '294276-12-31 23:00Z')$$, '22008', NULL, 'neither where it ends');
+SELECT is(rollup_mark('r_east', '-infinity', 'infinity'), 24::bigint, 'all times are there, each key of the day is marked');
 
 -- ------------------------------------------------------ indexes that nobody wanted
 
