@@ -132,6 +132,22 @@ BEGIN
 		dedup_by => '{subject,name,timestamp}', dedup_order => '{cloud_event_id}', mode => mode);
 END $$;
 
+-- Triggers by hand that compare with a constant, as a rollup's do once a statement
+-- has begun: what any row triggers with a condition cost.
+CREATE FUNCTION bench.make_constant_triggers(schema text, day int) RETURNS void LANGUAGE plpgsql AS $make$
+DECLARE
+	source text := format('%I.signals', schema);
+	late text := format('%%s."timestamp" < %L', bench.midnight(day));
+BEGIN
+	EXECUTE format('CREATE FUNCTION %I.late() RETURNS trigger LANGUAGE plpgsql AS $late$ BEGIN RAISE ''a late row''; END $late$', schema);
+	EXECUTE format('CREATE TRIGGER late_insert AFTER INSERT ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %I.late()', source, format(late, 'NEW'), schema);
+	EXECUTE format('CREATE TRIGGER late_update AFTER UPDATE ON %s FOR EACH ROW WHEN (%s OR %s) EXECUTE FUNCTION %I.late()', source, format(late, 'OLD'), format(late, 'NEW'), schema);
+	EXECUTE format('CREATE TRIGGER late_delete AFTER DELETE ON %s FOR EACH ROW WHEN (%s) EXECUTE FUNCTION %I.late()', source, format(late, 'OLD'), schema);
+	FOR source IN SELECT relid::regclass::text FROM pg_partition_tree(format('%I.signals', schema)) LOOP
+		EXECUTE format('CREATE TRIGGER late_truncate AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %I.late()', source, schema);
+	END LOOP;
+END $make$;
+
 CREATE FUNCTION bench.refresh(schema text, day int) RETURNS TABLE (action text, folded_keys bigint, late_keys bigint) LANGUAGE sql
 AS $$ SELECT action, folded_keys, late_keys FROM rollup_refresh((schema || '.signals_latest')::regclass, bench.midnight(day)) $$;
 
