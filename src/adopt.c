@@ -216,7 +216,7 @@ dr_adopt_check(Oid live, const DrDefinition *def)
 		reject_table(name, "is the source");
 	if (dr_source_hides_rows(live))
 		reject_table(name, "forces row-level security on its owner");
-	if (rel->rd_rel->relowner != dr_catalog_relation_owner(def->source))
+	if (rel->rd_rel->relowner != dr_source_owner(def->source))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" and its source belong to different roles", name),

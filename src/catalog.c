@@ -161,25 +161,11 @@ optional_text(Datum value, bool isnull)
 	return isnull ? NULL : TextDatumGetCString(value);
 }
 
-/* The owner of a relation; InvalidOid where there is none. */
-Oid
-dr_catalog_relation_owner(Oid relation)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
 /* May the caller see what is known of the rollup?  As the views have it. */
 bool
 dr_catalog_may_see(Oid live)
 {
-	Oid			owner = dr_catalog_relation_owner(live);
+	Oid			owner = dr_source_owner(live);
 
 	return OidIsValid(owner) &&
 		(has_privs_of_role(GetUserId(), owner) ||
@@ -229,7 +215,7 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 	if (!null[Anum_retry_at])
 		rollup->retry_at = DatumGetTimestampTz(v[Anum_retry_at]);
 	rollup->epoch = DatumGetInt64(v[Anum_epoch]);
-	rollup->owner = dr_catalog_relation_owner(rollup->live);
+	rollup->owner = dr_source_owner(rollup->live);
 	return rollup;
 }
 
@@ -396,7 +382,7 @@ role_name(Oid role)
 Oid
 dr_catalog_strange_part(const DrRollup *rollup, bool with_shadow)
 {
-	Oid			owner = dr_catalog_relation_owner(rollup->source);
+	Oid			owner = dr_source_owner(rollup->source);
 	Oid			parts[] = {
 		rollup->live, rollup->current_view, rollup->marks, rollup->events,
 		rollup->definition, get_typ_typrelid(rollup->key_type),
@@ -405,7 +391,7 @@ dr_catalog_strange_part(const DrRollup *rollup, bool with_shadow)
 
 	for (int i = 0; OidIsValid(owner) && i < lengthof(parts); i++)
 	{
-		Oid			other = OidIsValid(parts[i]) ? dr_catalog_relation_owner(parts[i]) : owner;
+		Oid			other = OidIsValid(parts[i]) ? dr_source_owner(parts[i]) : owner;
 
 		if (OidIsValid(other) && other != owner)
 			return parts[i];
@@ -418,7 +404,7 @@ void
 dr_catalog_check_parts(const DrRollup *rollup, bool with_shadow)
 {
 	Oid			part = dr_catalog_strange_part(rollup, with_shadow);
-	Oid			owner = dr_catalog_relation_owner(rollup->source);
+	Oid			owner = dr_source_owner(rollup->source);
 
 	if (OidIsValid(part))
 		ereport(ERROR,
@@ -426,7 +412,7 @@ dr_catalog_check_parts(const DrRollup *rollup, bool with_shadow)
 				 errmsg("\"%s\" does not belong to the owner of the source of rollup \"%s\"",
 						dr_catalog_name(part), dr_catalog_name(rollup->live)),
 				 errdetail("It belongs to \"%s\", the source to \"%s\".",
-						   role_name(dr_catalog_relation_owner(part)), role_name(owner)),
+						   role_name(dr_source_owner(part)), role_name(owner)),
 				 errhint("Run ALTER TABLE %s OWNER TO %s: all of the rollup is handed over.",
 						 dr_source_name(rollup->source),
 						 quote_identifier(role_name(owner)))));

@@ -94,7 +94,6 @@ extern void dr_catalog_check_parts(const DrRollup *rollup, bool with_shadow);
 extern DrRollup *dr_catalog_owned(Oid live);
 extern List *dr_catalog_owned_all(void);
 extern char *dr_catalog_name(Oid relation);
-extern Oid	dr_catalog_relation_owner(Oid relation);
 extern bool dr_catalog_may_see(Oid live);
 
 extern const char *dr_catalog_state_name(DrState state);

@@ -66,16 +66,6 @@ run(const char *sql)
 
 /* ------------------------------------------------------------------- making */
 
-static Oid
-source_owner(Oid source)
-{
-	Relation	rel = table_open(source, NoLock);
-	Oid			owner = rel->rd_rel->relowner;
-
-	table_close(rel, NoLock);
-	return owner;
-}
-
 /* What was just made in live's schema, by name; the schema may have got another
  * name meanwhile, and the relation gone elsewhere. */
 static Oid
@@ -481,7 +471,7 @@ make_rollup(const DrRequest *request)
 		check_not_ours(request->adopted);
 	rollup->id = dr_catalog_next_id();
 	rollup->source = def->source;
-	rollup->owner = source_owner(def->source);
+	rollup->owner = dr_source_owner(def->source);
 	rollup->time_zone = pstrdup(request->time_zone);
 	rollup->delay = request->delay;
 	rollup->mode = request->mode ? pstrdup(request->mode) : NULL;

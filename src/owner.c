@@ -28,6 +28,7 @@
 #include "debug.h"
 #include "locks.h"
 #include "objects.h"
+#include "source.h"
 #include "stop.h"
 #include "view.h"
 
@@ -37,10 +38,10 @@ hand_over(Oid relation, Oid to)
 {
 	Oid			owner;
 
-	if (!OidIsValid(relation) || dr_catalog_relation_owner(relation) == to)
+	if (!OidIsValid(relation) || dr_source_owner(relation) == to)
 		return;
 	LockRelationOid(relation, AccessExclusiveLock);
-	owner = dr_catalog_relation_owner(relation);
+	owner = dr_source_owner(relation);
 	if (OidIsValid(owner) && owner != to)
 		ATExecChangeOwner(relation, to, true, AccessExclusiveLock);
 }
@@ -49,7 +50,7 @@ hand_over(Oid relation, Oid to)
 static void
 hand_over_all(const DrRollup *rollup)
 {
-	Oid			to = dr_catalog_relation_owner(rollup->source);
+	Oid			to = dr_source_owner(rollup->source);
 
 	hand_over(rollup->live, to);
 	hand_over(rollup->current_view, to);
@@ -93,7 +94,7 @@ void
 dr_owner_follow_shadow(const DrRollup *rollup)
 {
 	if (!OidIsValid(rollup->shadow) ||
-		dr_catalog_relation_owner(rollup->shadow) == rollup->owner)
+		dr_source_owner(rollup->shadow) == rollup->owner)
 		return;
 	dr_stop_users(rollup->shadow, AccessExclusiveLock);
 	hand_over(rollup->shadow, rollup->owner);
@@ -145,7 +146,7 @@ dr_owner_check(const DrRollup *rollup, Oid relation)
 		relation != rollup->events && relation != rollup->definition &&
 		relation != rollup->marks && relation != rollup->shadow)
 		return;
-	if (dr_catalog_relation_owner(relation) != dr_catalog_relation_owner(rollup->source))
+	if (dr_source_owner(relation) != dr_source_owner(rollup->source))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" belongs to the owner of the source of rollup \"%s\"",

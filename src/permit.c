@@ -27,6 +27,7 @@
 #include "catalog.h"
 #include "compat.h"
 #include "phrase.h"
+#include "source.h"
 
 bool
 dr_permit_equal(const DrPermit *a, const DrPermit *b)
@@ -77,7 +78,7 @@ dailyrollup_permit_in(PG_FUNCTION_ARGS)
 				 errmsg("invalid name of an owner's table: \"%s\"", text)));
 	live = RangeVarGetRelid(makeRangeVar(strVal(lsecond(names)), strVal(lthird(names)), -1),
 							NoLock, true);
-	owner = dr_catalog_relation_owner(live);
+	owner = dr_source_owner(live);
 	if (!OidIsValid(owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),

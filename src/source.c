@@ -45,6 +45,20 @@ dr_source_name(Oid source)
 		quote_qualified_identifier(get_namespace_name(get_rel_namespace(source)), name);
 }
 
+/* The owner of a source, or of any relation; InvalidOid where there is none. */
+Oid
+dr_source_owner(Oid relation)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
 static void
 refuse_kind(Oid source, const char *what, const char *hint)
 {
@@ -83,20 +97,6 @@ check_relkind(Oid source)
 	}
 }
 
-/* InvalidOid: dropped meanwhile. */
-static Oid
-owner_of(Oid relation)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
 /*
  * To plan a query over a partition is to evaluate what its owner has put into its
  * constraints and indexes.  A pass, and whoever writes where writes are folded, does
@@ -105,7 +105,7 @@ owner_of(Oid relation)
 static void
 check_partition_owner(Oid partition)
 {
-	Oid			owner = owner_of(partition);
+	Oid			owner = dr_source_owner(partition);
 
 	if (OidIsValid(owner) && !superuser_arg(owner))
 		ereport(ERROR,
@@ -120,7 +120,7 @@ check_partition_owner(Oid partition)
 static void
 check_partitions(Oid source)
 {
-	bool		is_superuser = superuser_arg(owner_of(source));
+	bool		is_superuser = superuser_arg(dr_source_owner(source));
 	ListCell   *cell;
 
 	foreach(cell, find_all_inheritors(source, NoLock, NULL))

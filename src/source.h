@@ -19,6 +19,7 @@ extern AttrNumber dr_source_column(Oid source, const char *column, const char *a
 extern DrTimeKind dr_source_time_kind(const DrEventColumn *column, Oid source);
 extern void dr_source_describe(Oid source, AttrNumber attno, DrEventColumn *column);
 extern char *dr_source_name(Oid source);
+extern Oid	dr_source_owner(Oid relation);
 
 extern int	dr_source_event(const DrDefinition *def, AttrNumber attno);
 extern List *dr_source_columns(Oid source, List *names, const char *argument);
