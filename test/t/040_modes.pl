@@ -5,7 +5,9 @@
 # sessions write (late, again, straight into partitions, with backfill, with
 # subtransactions that abort) and others read: each snapshot of theirs must find
 # live as its state wants it and never empty, the shadow right, and _current
-# exact.  Without the wait for writers in a change that turns the fold on (or
+# exact, without a wait for a lock.  (Autovacuum is off for that: it locks readers
+# out for a moment when it cuts the end off a table, pg_class and pg_attribute
+# too.)  Without the wait for writers in a change that turns the fold on (or
 # without the look at the state under live's lock at the end of a writer's
 # transaction) rows are lost or counted twice here.
 #
@@ -28,6 +30,7 @@ my $node = PostgreSQL::Test::Cluster->new('modes');
 $node->init;
 $node->append_conf('postgresql.conf', <<'CONF');
 fsync = off
+autovacuum = off
 timezone = 'UTC'
 log_min_messages = warning
 CONF
