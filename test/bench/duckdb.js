@@ -1,9 +1,10 @@
-// Folds the rows of a CSV file as the benchmark's definition says, each time a
-// line "fold" is read, and prints how many milliseconds that took.  The first
-// result goes to a file.
+// Each time a line "fold" is read, folds the rows of a CSV file as the
+// benchmark's definition says; each time a line "merge" is read, merges what that
+// gives into a table in a file, as it was before, and commits.  Prints how many
+// milliseconds that took.  The first results of either go to files.
 const { DuckDBInstance } = require('@duckdb/node-api');
 const readline = require('readline');
-const [rows, result] = process.argv.slice(2);
+const [rows, before, database, results] = process.argv.slice(2);
 
 const fold = `
   SELECT subject, name, max(ts) AS ts,
@@ -22,20 +23,52 @@ const fold = `
       FROM day GROUP BY subject, name, ts))
   GROUP BY subject, name`;
 
+const columns = `subject VARCHAR, name VARCHAR, ts BIGINT, value_number DOUBLE, value_number_ts BIGINT, value_string VARCHAR,
+  value_string_ts BIGINT, loc_lat DOUBLE, loc_lon DOUBLE, loc_ts BIGINT, count BIGINT, first_seen BIGINT, last_seen BIGINT`;
+
+// no row of the day is as old as any that was folded before
+const merge = [
+  'BEGIN',
+  `UPDATE disk.live l SET
+    ts = n.ts, count = l.count + n.count, last_seen = n.last_seen,
+    value_number = CASE WHEN n.value_number_ts IS NULL THEN l.value_number ELSE n.value_number END,
+    value_number_ts = coalesce(n.value_number_ts, l.value_number_ts),
+    value_string = CASE WHEN n.value_string_ts IS NULL THEN l.value_string ELSE n.value_string END,
+    value_string_ts = coalesce(n.value_string_ts, l.value_string_ts),
+    loc_lat = CASE WHEN n.loc_ts IS NULL THEN l.loc_lat ELSE n.loc_lat END,
+    loc_lon = CASE WHEN n.loc_ts IS NULL THEN l.loc_lon ELSE n.loc_lon END,
+    loc_ts = coalesce(n.loc_ts, l.loc_ts)
+  FROM folded n WHERE l.subject = n.subject AND l.name = n.name`,
+  'INSERT INTO disk.live SELECT * FROM folded n ANTI JOIN disk.live l USING (subject, name)',
+  'COMMIT',
+];
+const work = {
+  fold: [`CREATE OR REPLACE TEMP TABLE folded AS ${fold}`],
+};
+work.merge = [...work.fold, ...merge];
+
 (async () => {
   const instance = await DuckDBInstance.create(':memory:', { threads: '2' });
   const duckdb = await instance.connect();
-  await duckdb.run(`CREATE TABLE day AS SELECT * FROM read_csv('${rows}', header = false, nullstr = '', columns = {
-    subject: 'VARCHAR', name: 'VARCHAR', ts: 'BIGINT', value_number: 'DOUBLE', value_string: 'VARCHAR',
-    loc_lat: 'DOUBLE', loc_lon: 'DOUBLE', cloud_event_id: 'VARCHAR'})`);
-  let first = true;
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    if (line !== 'fold') break;
+  const run = async (statements) => { for (const statement of statements) await duckdb.run(statement); };
+  const csv = "header = false, nullstr = ''";
+  await run([
+    `CREATE TABLE day AS SELECT * FROM read_csv('${rows}', ${csv}, columns = {
+      subject: 'VARCHAR', name: 'VARCHAR', ts: 'BIGINT', value_number: 'DOUBLE', value_string: 'VARCHAR',
+      loc_lat: 'DOUBLE', loc_lon: 'DOUBLE', cloud_event_id: 'VARCHAR'})`,
+    `CREATE TABLE before (${columns})`,
+    `COPY before FROM '${before}' (HEADER false, NULLSTR '')`,
+    `ATTACH '${database}' AS disk`,
+  ]);
+  const seen = new Set();
+  for await (const what of readline.createInterface({ input: process.stdin })) {
+    if (!(what in work)) break;
+    await run(['CREATE OR REPLACE TABLE disk.live AS FROM before', 'CHECKPOINT disk']);
     const start = process.hrtime.bigint();
-    await duckdb.run(`CREATE OR REPLACE TEMP TABLE folded AS ${fold}`);
+    await run(work[what]);
     const ms = Number(process.hrtime.bigint() - start) / 1e6;
-    if (first) await duckdb.run(`COPY folded TO '${result}' (FORMAT csv, HEADER false)`);
-    first = false;
+    if (!seen.has(what)) await duckdb.run(`COPY ${what === 'fold' ? 'folded' : 'disk.live'} TO '${results}.${what}' (HEADER false)`);
+    seen.add(what);
     console.log(ms.toFixed(3));
   }
   process.exit(0);
