@@ -2,7 +2,7 @@
  * batch.h
  *		What a transaction has written, kept until it is folded.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_BATCH_H
 #define DR_BATCH_H

@@ -2,7 +2,7 @@
  * chunk.h
  *		A seed in parts: where each of them ends.
  *
- * Layer 8.
+ * Layer 9.
  */
 #ifndef DR_CHUNK_H
 #define DR_CHUNK_H

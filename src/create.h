@@ -2,7 +2,7 @@
  * create.h
  *		A rollup's objects, made.
  *
- * Layer 8.
+ * Layer 9.
  */
 #ifndef DR_CREATE_H
 #define DR_CREATE_H

@@ -12,9 +12,6 @@
  */
 #include "digest.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
-#include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -23,6 +20,7 @@
 
 #include "attempt.h"
 #include "definition.h"
+#include "handover.h"
 #include "intake.h"
 #include "parallel.h"
 #include "partner.h"
@@ -278,69 +276,6 @@ scan(void *arg)
 	dr_scan_end(scan);
 }
 
-/* -------------------------------------------------------- what it has done */
-
-/* Columns of what a partner sends: of a row, and whether its key is to be
- * computed again. */
-static TupleDesc
-sent_desc(const DrIntake *intake)
-{
-	TupleDesc	row = dr_intake_row_desc(intake);
-	TupleDesc	desc = CreateTemplateTupleDesc(row->natts + 1);
-
-	for (int i = 1; i <= row->natts; i++)
-		TupleDescCopyEntry(desc, i, row, i);
-	TupleDescInitEntry(desc, desc->natts, "again", BOOLOID, -1, 0);
-	return desc;
-}
-
-/* A key's row that the partner has computed, or (again) its key. */
-static void
-take_row(DrIntake *intake, const DrDefinition *def, DrSwept *result, Datum *values, bool *nulls,
-		 bool again)
-{
-	Datum		keys[INDEX_MAX_KEYS];
-	bool		key_nulls[INDEX_MAX_KEYS];
-	DrTally    *tally = dr_intake_tally(intake);
-	DrEntry    *entry;
-
-	for (int i = 0; i < def->nkeys; i++)
-	{
-		keys[i] = values[def->keys[i]];
-		key_nulls[i] = nulls[def->keys[i]];
-	}
-	if (result->whole != NULL && dr_intake_is_room(intake, result->whole))
-	{
-		entry = dr_intake_enter_key(intake, result->whole, keys, key_nulls);
-		entry->again = again;
-		entry->counted = 1;
-		if (!again)
-			dr_tally_merge(tally, result->whole, entry, values, nulls);
-		dr_tally_forget(tally);
-	}
-	else if (again)
-		dr_sweep_append_again(intake, result, keys, key_nulls);
-	else
-		dr_sweep_append_row(intake, result, values, nulls);
-}
-
-/* Take all that the partner has computed; false where it could not. */
-static bool
-take_rows(DrDigest *digest, DrSwept *result)
-{
-	TupleDesc	desc = sent_desc(digest->intake);
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
-
-	while (dr_partner_next(digest->partner, slot))
-	{
-		slot_getallattrs(slot);
-		take_row(digest->intake, digest->def, result, slot->tts_values, slot->tts_isnull,
-				 DatumGetBool(slot->tts_values[desc->natts - 1]));
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	return dr_partner_finish(digest->partner);
-}
-
 /* ------------------------------------------------------------------ all of it */
 
 /* Alone, or with a partner; false where a statement must compute it. */
@@ -353,7 +288,7 @@ compute(DrDigest *digest, DrSwept *result)
 	done = dr_sweep_run(&digest->sweep, result);
 	if (digest->partner == NULL)
 		return done;
-	done = done && take_rows(digest, result);
+	done = done && dr_handover_take(digest->intake, digest->def, digest->partner, result);
 	dr_partner_end(digest->partner);
 	digest->partner = NULL;
 	return done;
@@ -466,39 +401,6 @@ dr_digest_end(DrDigest *digest)
 
 /* ------------------------------------------------------ in a parallel worker */
 
-/* Send what was appended: rows, or keys. */
-static void
-send_all(const DrIntake *intake, const DrDefinition *def, DestReceiver *dest,
-		 Tuplestorestate *store, bool again)
-{
-	TupleDesc	desc = again ? dr_intake_key_desc(intake) : dr_intake_row_desc(intake);
-	TupleTableSlot *from = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
-	TupleTableSlot *to = MakeSingleTupleTableSlot(sent_desc(intake), &TTSOpsVirtual);
-	int			last = to->tts_tupleDescriptor->natts - 1;
-
-	while (tuplestore_gettupleslot(store, true, false, from))
-	{
-		CHECK_FOR_INTERRUPTS();
-		slot_getallattrs(from);
-		ExecClearTuple(to);
-		memset(to->tts_isnull, true, last * sizeof(bool));
-		for (int i = 0; i < desc->natts; i++)
-		{
-			int			n = again ? def->keys[i] : i;
-
-			to->tts_values[n] = from->tts_values[i];
-			to->tts_isnull[n] = from->tts_isnull[i];
-		}
-		to->tts_values[last] = BoolGetDatum(again);
-		to->tts_isnull[last] = false;
-		ExecStoreVirtualTuple(to);
-		if (!dest->receiveSlot(to, dest))
-			break;
-	}
-	ExecDropSingleTupleTableSlot(from);
-	ExecDropSingleTupleTableSlot(to);
-}
-
 /* The partner's half; false where a statement must compute it. */
 static bool
 compute_half(const DrOrder *order)
@@ -521,11 +423,7 @@ compute_half(const DrOrder *order)
 	dr_sweep_begin(&result);
 	done = dr_sweep_run(&digest->sweep, &result);
 	if (done)
-	{
-		dr_sweep_append_all(digest->intake, &result);
-		send_all(digest->intake, def, order->rows, result.rows, false);
-		send_all(digest->intake, def, order->rows, result.again, true);
-	}
+		dr_handover_send(digest->intake, def, order->rows, &result);
 	dr_sweep_end(&result);
 	dr_digest_end(digest);
 	return done;

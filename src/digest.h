@@ -2,7 +2,7 @@
  * digest.h
  *		The defining query over a window of the source, by one pass in memory.
  *
- * Layer 6.
+ * Layer 7.
  */
 #ifndef DR_DIGEST_H
 #define DR_DIGEST_H

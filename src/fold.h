@@ -2,7 +2,7 @@
  * fold.h
  *		The write-time fold.
  *
- * Layer 9.
+ * Layer 10.
  */
 #ifndef DR_FOLD_H
 #define DR_FOLD_H

@@ -2,7 +2,7 @@
  * fold_batch.h
  *		A batch of what a transaction has written, folded into live.
  *
- * Layer 8.
+ * Layer 9.
  */
 #ifndef DR_FOLD_BATCH_H
 #define DR_FOLD_BATCH_H

@@ -2,7 +2,7 @@
  * heal.h
  *		The late keys of a refresh.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_HEAL_H
 #define DR_HEAL_H

@@ -2,7 +2,7 @@
  * hold.h
  *		Databases that somebody wants for himself.
  *
- * Layer 12.
+ * Layer 13.
  */
 #ifndef DR_HOLD_H
 #define DR_HOLD_H

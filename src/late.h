@@ -2,7 +2,7 @@
  * late.h
  *		Rows that arrive behind the watermark.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_LATE_H
 #define DR_LATE_H

@@ -2,7 +2,7 @@
  * launcher.h
  *		The launcher: starts a worker where a pass is due.
  *
- * Layer 12.
+ * Layer 13.
  */
 #ifndef DR_LAUNCHER_H
 #define DR_LAUNCHER_H

@@ -2,7 +2,7 @@
  * merge.h
  *		A window of the source into a rollup's table.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_MERGE_H
 #define DR_MERGE_H

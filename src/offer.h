@@ -2,7 +2,7 @@
  * offer.h
  *		What is gathered in memory, as rows for statements; and what these tell.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_OFFER_H
 #define DR_OFFER_H

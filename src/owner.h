@@ -2,7 +2,7 @@
  * owner.h
  *		A rollup belongs to the owner of its source.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_OWNER_H
 #define DR_OWNER_H

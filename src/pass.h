@@ -2,7 +2,7 @@
  * pass.h
  *		The pass: whatever a rollup needs now.
  *
- * Layer 11.
+ * Layer 12.
  */
 #ifndef DR_PASS_H
 #define DR_PASS_H

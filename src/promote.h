@@ -2,7 +2,7 @@
  * promote.h
  *		The shadow's content becomes live's.
  *
- * Layer 10.
+ * Layer 11.
  */
 #ifndef DR_PROMOTE_H
 #define DR_PROMOTE_H

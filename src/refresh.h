@@ -2,7 +2,7 @@
  * refresh.h
  *		The daily refresh.
  *
- * Layer 8.
+ * Layer 9.
  */
 #ifndef DR_REFRESH_H
 #define DR_REFRESH_H

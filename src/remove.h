@@ -2,7 +2,7 @@
  * remove.h
  *		A rollup's objects, removed again.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_REMOVE_H
 #define DR_REMOVE_H

@@ -2,7 +2,7 @@
  * schedule.h
  *		The pg_cron job that makes the passes.
  *
- * Layer 12.
+ * Layer 13.
  */
 #ifndef DR_SCHEDULE_H
 #define DR_SCHEDULE_H

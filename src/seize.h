@@ -2,7 +2,7 @@
  * seize.h
  *		Live's rows of gathered keys locked without a statement.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_SEIZE_H
 #define DR_SEIZE_H

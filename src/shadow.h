@@ -2,7 +2,7 @@
  * shadow.h
  *		The table <live>_daily.
  *
- * Layer 7.
+ * Layer 8.
  */
 #ifndef DR_SHADOW_H
 #define DR_SHADOW_H

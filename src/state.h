@@ -2,7 +2,7 @@
  * state.h
  *		The changes of a rollup's state, and what its owner may order.
  *
- * Layer 10.
+ * Layer 11.
  */
 #ifndef DR_STATE_H
 #define DR_STATE_H

@@ -81,14 +81,6 @@ append_table(const DrIntake *intake, DrSwept *result, DrKeyTable *table)
 		dr_sweep_append(intake, result, entry);
 }
 
-/* What is in memory, too. */
-void
-dr_sweep_append_all(const DrIntake *intake, DrSwept *result)
-{
-	if (result->whole != NULL)
-		append_table(intake, result, result->whole);
-}
-
 /* ------------------------------------------------------------------- passes */
 
 static void

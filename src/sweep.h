@@ -44,7 +44,6 @@ extern bool dr_sweep_run(DrSweep *sweep, DrSwept *result);
 extern void dr_sweep_end(DrSwept *result);
 
 extern void dr_sweep_append(const DrIntake *intake, DrSwept *result, const DrEntry *entry);
-extern void dr_sweep_append_all(const DrIntake *intake, DrSwept *result);
 extern void dr_sweep_append_row(const DrIntake *intake, DrSwept *result, Datum *values,
 								bool *nulls);
 extern void dr_sweep_append_again(const DrIntake *intake, DrSwept *result, Datum *keys,
