@@ -244,7 +244,7 @@ SELECT rollup_alter('off', mode => 'shadow');
 SELECT status('off');
 SELECT rollup_alter('off', mode => 'default');
 SELECT status('off');
-SELECT try(format('SELECT rollup_alter(''off'', mode => %L)', mode)) FROM unnest('{new,ON,unset,bogus,""}'::text[]) WITH ORDINALITY u(mode, i) ORDER BY i;
+SELECT try(format('SELECT rollup_alter(''off'', mode => %L)', mode)) FROM unnest('{new,NEW,unset,bogus,""}'::text[]) WITH ORDINALITY u(mode, i) ORDER BY i;
 SELECT status('off');
 -- the delay
 SELECT rollup_alter('off', delay => '1 day 2:00');

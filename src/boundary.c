@@ -204,6 +204,24 @@ dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant)
 		dr_boundary_latest(zone, instant) == instant;
 }
 
+/* For a boundary that somebody asks for: an error where it is none. */
+void
+dr_boundary_check(pg_tz *zone, TimestampTz boundary)
+{
+	bool		finite = !TIMESTAMP_NOT_FINITE(boundary);
+	char	   *latest;
+
+	if (dr_boundary_is_midnight(zone, boundary))
+		return;
+	latest = finite ? pstrdup(timestamptz_to_str(dr_boundary_latest(zone, boundary))) : NULL;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("boundary %s is not a midnight in time zone \"%s\"",
+					timestamptz_to_str(boundary), pg_get_timezone_name(zone)),
+			 finite ? errhint("The one before it is %s.", latest) :
+			 errhint("A boundary is the first instant of a day there.")));
+}
+
 /* Can the days around a value be computed, in any zone? */
 bool
 dr_boundary_is_ordinary(DrTimeKind kind, Datum time)

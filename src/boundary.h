@@ -24,6 +24,7 @@ extern TimestampTz dr_boundary_next(pg_tz *zone, TimestampTz instant);
 extern bool dr_boundary_is_ordinary(DrTimeKind kind, Datum time);
 extern TimestampTz dr_boundary_not_before(DrTimeKind kind, pg_tz *zone, Datum time);
 extern bool dr_boundary_is_midnight(pg_tz *zone, TimestampTz instant);
+extern void dr_boundary_check(pg_tz *zone, TimestampTz boundary);
 extern Datum dr_boundary_datum(DrTimeKind kind, pg_tz *zone, TimestampTz boundary);
 extern Datum dr_boundary_bound(DrTimeKind kind, pg_tz *zone, TimestampTz instant);
 extern Datum dr_boundary_minus_infinity(DrTimeKind kind);

@@ -25,6 +25,7 @@
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
+#include "utils/formatting.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -89,6 +90,15 @@ dr_catalog_parse_state(const char *name, DrState *state)
 			return true;
 		}
 	return false;
+}
+
+/* Likewise a mode, in letters of any case, as in dailyrollup.mode. */
+bool
+dr_catalog_parse_mode(const char *name, DrState *mode)
+{
+	char	   *lower = asc_tolower(name, strlen(name));
+
+	return dr_catalog_parse_state(lower, mode) && *mode != DR_STATE_NEW;
 }
 
 static DrState

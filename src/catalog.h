@@ -98,6 +98,7 @@ extern bool dr_catalog_may_see(Oid live);
 
 extern const char *dr_catalog_state_name(DrState state);
 extern bool dr_catalog_parse_state(const char *name, DrState *state);
+extern bool dr_catalog_parse_mode(const char *name, DrState *mode);
 extern DrState dr_catalog_wanted(const DrRollup *rollup);
 extern bool dr_catalog_folds(const DrRollup *rollup);
 extern char dr_catalog_dirties_live(const DrRollup *rollup);

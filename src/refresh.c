@@ -110,13 +110,7 @@ choose_boundary(const Refresh *refresh, bool given, TimestampTz wanted)
 	}
 	if (is_watermark(refresh, wanted))
 		return wanted;
-	if (TIMESTAMP_NOT_FINITE(wanted) ||
-		!dr_boundary_is_midnight(refresh->zone, wanted))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("boundary %s is not a midnight in time zone \"%s\"",
-						timestamptz_to_str(wanted), refresh->rollup->time_zone),
-				 errhint("A boundary is the first instant of a day there.")));
+	dr_boundary_check(refresh->zone, wanted);
 	if (wanted > settled)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -49,14 +49,14 @@ names_of(ArrayType *array, const char *argument)
 static const char *
 check_mode(const char *mode)
 {
-	DrState		state;
+	DrState		wanted;
 
-	if (!dr_catalog_parse_state(mode, &state) || state == DR_STATE_NEW)
+	if (!dr_catalog_parse_mode(mode, &wanted))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized mode \"%s\"", mode),
 				 errhint("Use 'off', 'shadow' or 'on'; NULL leaves it to dailyrollup.mode.")));
-	return mode;
+	return dr_catalog_state_name(wanted);
 }
 
 static void

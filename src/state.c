@@ -174,12 +174,12 @@ dr_state_leave_on(DrRollup *rollup, DrState to)
 static void
 alter_mode(const DrRollup *rollup, const char *mode)
 {
-	DrState		state;
+	DrState		wanted;
 
-	if (strcmp(mode, "default") == 0)
+	if (pg_strcasecmp(mode, "default") == 0)
 		dr_catalog_set_mode(rollup, NULL);
-	else if (dr_catalog_parse_state(mode, &state) && state != DR_STATE_NEW)
-		dr_catalog_set_mode(rollup, mode);
+	else if (dr_catalog_parse_mode(mode, &wanted))
+		dr_catalog_set_mode(rollup, dr_catalog_state_name(wanted));
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -234,6 +234,16 @@ SELECT is(rollup_mark(rollup => 'api.n', start_time => '-infinity', end_time => 
 SELECT lives_ok($$SELECT rollup_alter(rollup => 'api.n', query => NULL, delay => '2 hours', mode => 'on', time_zone => 'UTC', fold => true)$$, 'rollup_alter by name');
 SELECT is((SELECT (rollup, action, rows, keys, replaced_rows, replaced_keys)::text FROM rollup_promote(rollup => 'api.n')), '(api.n,"already on",0,0,,)', 'rollup_promote by name');
 SELECT is(rollup_flush(rollup => 'api.n'), 0::bigint, 'rollup_flush by name');
+
+-- a mode in letters of any case, as the setting
+SELECT rollup_alter('api.n', mode => 'Default');
+SELECT is((SELECT mode FROM dailyrollup.rollups), NULL, 'rollup_alter: no mode of its own');
+SELECT rollup_alter('api.n', mode => 'ON');
+SELECT is((SELECT mode FROM dailyrollup.rollups), 'on', 'rollup_alter: mode ON is on');
+SELECT rollup_create('api.m', 'SELECT k, count(*) FROM api.events GROUP BY k', time_column => 'at', mode => 'Off');
+SELECT is((SELECT mode FROM dailyrollup.rollups WHERE live = 'api.m'::regclass), 'off', 'rollup_create: mode Off is off');
+SELECT rollup_drop('api.m', true);
+
 SELECT throws_ok($$SELECT rollup_recompute(rollup => 'api.n')$$, '55000', NULL, 'rollup_recompute by name');
 SELECT throws_ok($$SELECT class, key, columns, live, daily, copies FROM rollup_diff(rollup => 'api.n', scope => 'all')$$, '55000', NULL, 'rollup_diff by name');
 SELECT lives_ok($$SELECT rollup_fold()$$, 'rollup_fold');
