@@ -304,10 +304,13 @@ instant_of(const DrIntake *intake, const Row *row)
 	return intake->def->time_kind == DR_TIME_DATE ? DatumGetInt32(time) : DatumGetInt64(time);
 }
 
+/* Where that cannot be, nobody could read the row again: nor is the key added up. */
 static void
-set_place(DrIntake *intake, DrEvent *event, const Row *row)
+set_place(DrIntake *intake, DrEntry *entry, DrEvent *event, const Row *row)
 {
-	dr_rivals_place(intake->rivals, event, row->values[DR_LAYOUT_TID], row->values[DR_LAYOUT_TABLE]);
+	if (!dr_rivals_place(intake->rivals, event, row->values[DR_LAYOUT_TID],
+						 row->values[DR_LAYOUT_TABLE]))
+		entry->again = true;
 }
 
 /* An event whose place is known has another row. */
@@ -324,7 +327,7 @@ settle_duplicate(DrIntake *intake, DrEntry *entry, DrEvent *event, Row *row)
 	dr_tally_read(intake->tally, earlier, nulls, intake->earlier);
 	entry->again = !dr_tally_replace(intake->tally, intake->table, entry,
 									 intake->earlier, intake->row);
-	set_place(intake, event, row);
+	set_place(intake, entry, event, row);
 }
 
 static void
@@ -346,7 +349,7 @@ add_row(DrIntake *intake, DrEntry *entry, Row *row)
 			settle_duplicate(intake, entry, event, row);
 			return;
 		}
-		set_place(intake, event, row);
+		set_place(intake, entry, event, row);
 	}
 	if (intake->row->counts)
 		dr_tally_add(intake->tally, table, entry, intake->row);

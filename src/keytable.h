@@ -23,12 +23,21 @@ typedef struct DrKey
 	const char *image;
 } DrKey;
 
-/* Where the row lies that stands for an event; "leaf" numbers its table. */
+/* The number of a table; a test comes to the end of them. */
+#ifdef DR_WAITPOINTS
+typedef uint8 DrLeafNumber;
+#define DR_MOST_LEAVES	(PG_UINT8_MAX + 1)
+#else
+typedef uint16 DrLeafNumber;
+#define DR_MOST_LEAVES	(PG_UINT16_MAX + 1)
+#endif
+
+/* Where the row lies that stands for an event. */
 typedef struct DrEvent
 {
 	int64		instant;
 	ItemPointerData tid;
-	uint16		leaf;
+	DrLeafNumber leaf;			/* its table */
 } DrEvent;
 
 /* A key's entry; its image and its state follow.  What stands below the blank

@@ -26,7 +26,7 @@
 typedef struct Leaf
 {
 	Oid			relation;		/* hash key */
-	uint16		number;
+	DrLeafNumber number;
 } Leaf;
 
 /* The same, once an earlier row of it is to be read again. */
@@ -123,41 +123,38 @@ dr_rivals_end(DrRivals *rivals)
 
 /* ------------------------------------------------------------------- places */
 
-static void
-add_leaf(DrRivals *rivals, Leaf *leaf)
+static Leaf *
+add_leaf(DrRivals *rivals, Oid relation)
 {
 	MemoryContext before = MemoryContextSwitchTo(rivals->context);
-	OpenLeaf	closed = {.relation = leaf->relation};
+	Leaf	   *leaf = hash_search(rivals->leaves, &relation, HASH_ENTER, NULL);
+	OpenLeaf	closed = {.relation = relation};
 
-	if (rivals->nleaves > PG_UINT16_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many partitions with rows to fold"),
-				 errhint("Set dailyrollup.fold_method to \"statement\".")));
 	leaf->number = rivals->nleaves++;
 	rivals->open_leaves = rivals->open_leaves == NULL ? palloc(sizeof(OpenLeaf)) :
 		repalloc(rivals->open_leaves, rivals->nleaves * sizeof(OpenLeaf));
 	rivals->open_leaves[leaf->number] = closed;
 	MemoryContextSwitchTo(before);
+	return leaf;
 }
 
-/* Remember the place of an event's row. */
-void
+/* Remember the place of an event's row; false where it is in one leaf too many. */
+bool
 dr_rivals_place(DrRivals *rivals, DrEvent *event, Datum tid, Datum table)
 {
 	Oid			relation = DatumGetObjectId(table);
 	Leaf	   *leaf;
-	bool		found;
 
 	if (relation != rivals->last_leaf.relation)
 	{
-		leaf = hash_search(rivals->leaves, &relation, HASH_ENTER, &found);
-		if (!found)
-			add_leaf(rivals, leaf);
-		rivals->last_leaf = *leaf;
+		leaf = hash_search(rivals->leaves, &relation, HASH_FIND, NULL);
+		if (leaf == NULL && rivals->nleaves == DR_MOST_LEAVES)
+			return false;
+		rivals->last_leaf = leaf != NULL ? *leaf : *add_leaf(rivals, relation);
 	}
 	event->tid = *(ItemPointer) DatumGetPointer(tid);
 	event->leaf = rivals->last_leaf.number;
+	return true;
 }
 
 /* --------------------------------------------------------------- comparison */

@@ -19,7 +19,7 @@ typedef struct DrRivals DrRivals;
 
 extern DrRivals *dr_rivals_make(const DrDefinition *def, TupleDesc events);
 extern void dr_rivals_end(DrRivals *rivals);
-extern void dr_rivals_place(DrRivals *rivals, DrEvent *event, Datum tid, Datum relation);
+extern bool dr_rivals_place(DrRivals *rivals, DrEvent *event, Datum tid, Datum relation);
 extern bool dr_rivals_beaten(DrRivals *rivals, Snapshot snapshot, const DrEvent *event,
 							 Datum *values, bool *nulls);
 extern int	dr_rivals_compare(DrRivals *rivals, Datum *a, bool *a_nulls, const Datum *b,
