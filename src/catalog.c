@@ -35,6 +35,7 @@
 #include "boundary.h"
 #include "compat.h"
 #include "guc.h"
+#include "identity.h"
 #include "shared.h"
 #include "source.h"
 
@@ -229,28 +230,29 @@ rollup_from_tuple(HeapTuple tuple, TupleDesc desc)
 	return rollup;
 }
 
+static Oid
+find_table(const char *name)
+{
+	Oid			namespace = get_namespace_oid(DR_SCHEMA, true);
+
+	return OidIsValid(namespace) ? get_relname_relid(name, namespace) : InvalidOid;
+}
+
 /* Are there tables of ours in this database? */
 bool
 dr_catalog_is_installed(void)
 {
-	Oid			namespace = get_namespace_oid(DR_SCHEMA, true);
-
-	return OidIsValid(namespace) && OidIsValid(get_relname_relid("rollups", namespace));
+	return OidIsValid(find_table("rollups"));
 }
 
+/* Ours of that name; an error where the extension is gone. */
 Oid
 dr_catalog_table(const char *name)
 {
-	Oid			namespace = get_namespace_oid(DR_SCHEMA, true);
-	Oid			table = OidIsValid(namespace) ?
-		get_relname_relid(name, namespace) : InvalidOid;
+	Oid			table = find_table(name);
 
 	if (!OidIsValid(table))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("extension \"%s\" is not installed in this database",
-						DR_SCHEMA),
-				 errhint("Run CREATE EXTENSION dailyrollup.")));
+		dr_identity_complain_of_drop();
 	return table;
 }
 
@@ -269,9 +271,10 @@ static Relation
 open_rollups(void)
 {
 	Relation	rel = NULL;
+	Oid			table;
 
-	while (rel == NULL && dr_catalog_is_installed())
-		rel = try_table_open(dr_catalog_table("rollups"), AccessShareLock);
+	while (rel == NULL && OidIsValid(table = find_table("rollups")))
+		rel = try_table_open(table, AccessShareLock);
 	return rel;
 }
 
@@ -322,7 +325,7 @@ dr_catalog_find(Oid live, Snapshot snapshot)
 List *
 dr_catalog_find_versions(Oid live)
 {
-	Relation	rel = table_open(dr_catalog_table("rollups"), AccessShareLock);
+	Relation	rel = open_rollups();
 	SnapshotData snapshot;
 	ScanKeyData key;
 	SysScanDesc desc;
@@ -330,6 +333,8 @@ dr_catalog_find_versions(Oid live)
 	List	   *found = NIL;
 	bool		seen_by_all = false;
 
+	if (rel == NULL)
+		return NIL;
 	InitNonVacuumableSnapshot(snapshot, GlobalVisTestFor(rel));
 	ScanKeyInit(&key, Anum_live, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(live));
 	desc = systable_beginscan(rel, InvalidOid, false, &snapshot, 1, &key);

@@ -81,6 +81,22 @@ made_beside_live(const DrRequest *request, const char *name)
 	return relation;
 }
 
+/* The table that the caller has named: it may have gone meanwhile, or have got
+ * another name or owner. */
+static void
+check_adopted(const DrRequest *request)
+{
+	const char *name = request->live->relname;
+
+	if (get_relname_relid(name, request->schema) != request->adopted)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("table \"%s\" was dropped or renamed meanwhile", name),
+				 errhint("Create the rollup again.")));
+	if (!dr_is_class_owner(request->adopted, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
+}
+
 /*
  * An existing table becomes live, with its content.  What it holds is not
  * known to be right, so nothing is folded into it before it was recomputed.
@@ -90,13 +106,9 @@ adopt_live(DrRollup *rollup, const DrDefinition *def, const DrRequest *request)
 {
 	Oid			live = request->adopted;
 
-	if (!dr_is_class_owner(live, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, request->live->relname);
+	check_adopted(request);		/* else he must not lock it */
 	LockRelationOid(live, ShareRowExclusiveLock);
-	if (get_relname_relid(request->live->relname, request->schema) != live)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("table \"%s\" was dropped or renamed meanwhile", request->live->relname)));
+	check_adopted(request);
 	dr_adopt_check(live, def);
 	if (request->fold == 1)
 		ereport(ERROR,
@@ -462,14 +474,17 @@ static DrRollup *
 make_rollup(const DrRequest *request)
 {
 	DrRollup   *rollup = palloc0(sizeof(DrRollup));
-	DrDefinition *def = dr_definition_parse(request->query, request->time_column,
-											request->dedup_by, request->dedup_order);
+	DrDefinition *def;
 
+	/* who drops the extension is waited for, or waits for us */
+	dr_locks_extension();
+	rollup->id = dr_catalog_next_id();
+	def = dr_definition_parse(request->query, request->time_column,
+							  request->dedup_by, request->dedup_order);
 	check_names(def);
 	check_not_ours(def->source);
 	if (OidIsValid(request->adopted))
 		check_not_ours(request->adopted);
-	rollup->id = dr_catalog_next_id();
 	rollup->source = def->source;
 	rollup->owner = dr_source_owner(def->source);
 	rollup->time_zone = pstrdup(request->time_zone);

@@ -16,7 +16,6 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/pg_extension.h"
-#include "commands/extension.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "parser/parse_expr.h"
@@ -127,24 +126,31 @@ dr_identity_enter(Oid owner, DrIdentity *before)
 	print_no_plans();
 }
 
+/* Somebody has dropped the extension in the midst of our work. */
+void
+dr_identity_complain_of_drop(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("extension \"%s\" is not installed in this database", DR_SCHEMA),
+			 errhint("Run CREATE EXTENSION dailyrollup.")));
+}
+
 static Oid
 extension_owner(void)
 {
-	Oid			extension = get_extension_oid(DR_SCHEMA, false);
 	Oid			owner;
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(extension));
-	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum(DR_SCHEMA));
+	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("extension \"%s\" does not exist", DR_SCHEMA)));
+		dr_identity_complain_of_drop();
 	owner = ((Form_pg_extension) GETSTRUCT(tuple))->extowner;
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);

@@ -21,6 +21,7 @@ typedef struct DrIdentity
 extern void dr_identity_enter(Oid owner, DrIdentity *before);
 extern void dr_identity_enter_extension(DrIdentity *before);
 extern void dr_identity_leave(const DrIdentity *before);
+extern void dr_identity_complain_of_drop(void) pg_attribute_noreturn();
 
 /* the same, with a connection to SPI */
 extern void dr_identity_enter_sql(Oid owner, DrIdentity *before);
