@@ -997,6 +997,11 @@ SET client_min_messages = warning;
 SELECT make(repeat('x', 55), 'off');
 CALL rollup_run(('x' || repeat('x', 54))::regclass);
 SELECT left(exact(repeat('x', 55)::regclass), 30);
+-- one that live was given later
+DO $$ BEGIN EXECUTE format('ALTER TABLE %s RENAME TO %s', repeat('x', 55), repeat('y', 58)); END $$;
+SELECT rollup_alter(repeat('y', 58)::regclass, mode => 'shadow');
+CALL rollup_run(('y' || repeat('y', 57))::regclass);
+SELECT left(exact(repeat('y', 58)::regclass), 30);
 
 SET client_min_messages = warning;
 DROP SCHEMA modes CASCADE;

@@ -164,8 +164,9 @@ dr_catalog_advance(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 	" WHERE id = $1 AND state = $2 AND shadow IS NOT DISTINCT FROM $3" \
 	" AND shadow_watermark IS NOT DISTINCT FROM $4"
 
-/* Compare and set: "changes" has $5, of that type; false as above. */
-static bool
+/* Compare and set: "changes" has $5, of that type; an error where others have
+ * changed it. */
+static void
 change_as_it_was(const DrRollup *rollup, const char *changes, Oid type, Datum value,
 				 bool isnull)
 {
@@ -181,44 +182,45 @@ change_as_it_was(const DrRollup *rollup, const char *changes, Oid type, Datum va
 	nulls[2] = OidIsValid(rollup->shadow) ? ' ' : 'n';
 	nulls[3] = rollup->has_shadow_watermark ? ' ' : 'n';
 	nulls[4] = isnull ? 'n' : ' ';
-	return write_rows(psprintf("UPDATE dailyrollup.rollups SET %s" AS_IT_WAS, changes),
-					  5, types, values, nulls) == 1;
+	if (write_rows(psprintf("UPDATE dailyrollup.rollups SET %s" AS_IT_WAS, changes),
+				   5, types, values, nulls) != 1)
+		dr_catalog_complain_of_change(rollup);
 }
 
 /* The shadow's watermark moves to "boundary". */
-bool
+void
 dr_catalog_advance_shadow(const DrRollup *rollup, TimestampTz boundary, bool seeded)
 {
-	return change_as_it_was(rollup, seeded ? "shadow_watermark = $5," NEXT_EPOCH :
-							"shadow_watermark = $5," EPOCH_AFTER("false"), TIMESTAMPTZOID,
-							TimestampTzGetDatum(boundary), false);
+	change_as_it_was(rollup, seeded ? "shadow_watermark = $5," NEXT_EPOCH :
+					 "shadow_watermark = $5," EPOCH_AFTER("false"), TIMESTAMPTZOID,
+					 TimestampTzGetDatum(boundary), false);
 }
 
 /* A new shadow without content, or none (InvalidOid).  It fulfils the wishes made
  * before it, whatever the clock says. */
-bool
+void
 dr_catalog_set_shadow(const DrRollup *rollup, Oid shadow)
 {
-	return change_as_it_was(rollup, "shadow = $5, shadow_watermark = NULL," NEXT_EPOCH ","
-							" shadow_at = CASE WHEN $5 IS NOT NULL"
-							" THEN GREATEST(pg_catalog.clock_timestamp(), reseed_at) END",
-							REGCLASSOID, ObjectIdGetDatum(shadow), !OidIsValid(shadow));
+	change_as_it_was(rollup, "shadow = $5, shadow_watermark = NULL," NEXT_EPOCH ","
+					 " shadow_at = CASE WHEN $5 IS NOT NULL"
+					 " THEN GREATEST(pg_catalog.clock_timestamp(), reseed_at) END",
+					 REGCLASSOID, ObjectIdGetDatum(shadow), !OidIsValid(shadow));
 }
 
 /* To off or shadow: live has no watermark there. */
-bool
+void
 dr_catalog_change_state(const DrRollup *rollup, DrState state)
 {
-	return change_as_it_was(rollup, "state = $5, was = NULL, watermark = NULL," NEXT_EPOCH ","
-							" reseed = NULL, reseed_at = NULL",
-							TEXTOID, CStringGetTextDatum(dr_catalog_state_name(state)), false);
+	change_as_it_was(rollup, "state = $5, was = NULL, watermark = NULL," NEXT_EPOCH ","
+					 " reseed = NULL, reseed_at = NULL",
+					 TEXTOID, CStringGetTextDatum(dr_catalog_state_name(state)), false);
 }
 
 /*
  * Live has got the shadow's content, and its watermark.  One that was filled
  * while no mode was wanted goes on to where it was.
  */
-bool
+void
 dr_catalog_promote(const DrRollup *rollup)
 {
 	bool		passes_on = rollup->state != DR_STATE_SHADOW && rollup->was != DR_STATE_ON &&
@@ -226,12 +228,12 @@ dr_catalog_promote(const DrRollup *rollup)
 	char	   *was = passes_on ?
 		quote_literal_cstr(dr_catalog_state_name(rollup->was)) : "NULL";
 
-	return change_as_it_was(rollup,
-							psprintf("state = 'on', was = %s, watermark = $5, fold = %s," NEXT_EPOCH ","
-									 " shadow = NULL, shadow_watermark = NULL, shadow_at = NULL,"
-									 FULFIL_RESEED("shadow_at"), was,
-									 rollup->state == DR_STATE_SHADOW ? "true" : "fold"),
-							TIMESTAMPTZOID, TimestampTzGetDatum(rollup->shadow_watermark), false);
+	change_as_it_was(rollup,
+					 psprintf("state = 'on', was = %s, watermark = $5, fold = %s," NEXT_EPOCH ","
+							  " shadow = NULL, shadow_watermark = NULL, shadow_at = NULL,"
+							  FULFIL_RESEED("shadow_at"), was,
+							  rollup->state == DR_STATE_SHADOW ? "true" : "fold"),
+					 TIMESTAMPTZOID, TimestampTzGetDatum(rollup->shadow_watermark), false);
 }
 
 /*

@@ -280,8 +280,7 @@ dr_promote(Oid live, bool ordered)
 	}
 	record(rollup, &promoted, started_at);
 	give_notices(rollup);
-	if (!dr_catalog_promote(rollup))
-		dr_catalog_complain_of_change(rollup);
+	dr_catalog_promote(rollup);
 	DR_WAITPOINT("promote-recorded");
 	dr_shadow_remove(rollup->shadow);
 	dr_locks_unlimit_waits(waits);

@@ -252,11 +252,11 @@ prepare(Refresh *refresh, bool given, TimestampTz wanted)
 }
 
 /*
- * Steps 1 to 3.  NULL where the rollup was dropped while we waited for its
- * refresh lock.
+ * Steps 1 to 3.  Where the rollup was dropped while we waited for its refresh
+ * lock: an error if it was "named", else NULL.
  */
 static Refresh *
-begin_refresh(DrRollup *rollup, bool build, bool given, TimestampTz wanted)
+begin_refresh(DrRollup *rollup, bool named, bool build, bool given, TimestampTz wanted)
 {
 	Refresh    *refresh = palloc0(sizeof(Refresh));
 	ErrorContextCallback context;
@@ -276,6 +276,10 @@ begin_refresh(DrRollup *rollup, bool build, bool given, TimestampTz wanted)
 	dr_locks_refresh(rollup->definition, refresh->name);
 	if (!prepare(refresh, given, wanted))
 	{
+		if (named)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("the rollup was dropped while its refresh waited")));
 		dr_locks_refresh_undone(rollup->definition);
 		error_context_stack = context.previous;
 		return NULL;
@@ -397,7 +401,7 @@ complain_of_change(const Refresh *refresh)
 static void
 advance_watermark(Refresh *refresh)
 {
-	if (GetCurrentTimestamp() < refresh->boundary &&
+	if (DR_NOW() < refresh->boundary &&
 		!is_watermark(refresh, refresh->boundary))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -406,8 +410,7 @@ advance_watermark(Refresh *refresh)
 				 errhint("Refresh again when the clock is right.")));
 	if (refresh->table == refresh->rollup->shadow)
 	{
-		if (!dr_catalog_advance_shadow(refresh->rollup, refresh->boundary, refresh->seed))
-			complain_of_change(refresh);
+		dr_catalog_advance_shadow(refresh->rollup, refresh->boundary, refresh->seed);
 		return;
 	}
 
@@ -518,12 +521,8 @@ finish_refresh(Refresh *refresh)
 void
 dr_refresh_run(DrRollup *rollup, TimestampTz boundary, bool build, DrRun *run)
 {
-	Refresh    *refresh = begin_refresh(rollup, build, true, boundary);
+	Refresh    *refresh = begin_refresh(rollup, true, build, true, boundary);
 
-	if (refresh == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("the rollup was dropped while its refresh waited")));
 	finish_refresh(refresh);
 	*run = refresh->run;
 }
@@ -577,13 +576,9 @@ dailyrollup_refresh(PG_FUNCTION_ARGS)
 
 		if (PG_ARGISNULL(0) && !is_refreshed(lfirst(cell)))
 			continue;
-		refresh = begin_refresh(lfirst(cell), false, given, wanted);
+		refresh = begin_refresh(lfirst(cell), !PG_ARGISNULL(0), false, given, wanted);
 		if (refresh != NULL)
 			refreshes = lappend(refreshes, refresh);
-		else if (!PG_ARGISNULL(0))
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("the rollup was dropped while its refresh waited")));
 	}
 	foreach(cell, refreshes)
 	{

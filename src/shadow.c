@@ -34,7 +34,8 @@ dr_shadow_create(DrRollup *rollup, const DrDefinition *def)
 		ereport(ERROR,
 				(errcode(ERRCODE_NAME_TOO_LONG),
 				 errmsg("name \"%s\" is too long", name),
-				 errdetail("The shadow's name is the rollup's name followed by \"_daily\".")));
+				 errdetail("The shadow's name is the rollup's name followed by \"_daily\"."),
+				 errhint("Give the rollup a shorter name by ALTER TABLE ... RENAME TO.")));
 	if (OidIsValid(get_relname_relid(name, schema)))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),
@@ -51,8 +52,9 @@ dr_shadow_create(DrRollup *rollup, const DrDefinition *def)
 	dr_identity_leave_sql(&before);
 
 	shadow = get_relname_relid(name, schema);
-	if (!OidIsValid(shadow) || !dr_catalog_set_shadow(rollup, shadow))
+	if (!OidIsValid(shadow))
 		dr_catalog_complain_of_change(rollup);
+	dr_catalog_set_shadow(rollup, shadow);
 	rollup->shadow = shadow;
 	rollup->has_shadow_watermark = false;
 	DR_WAITPOINT("shadow-created");
@@ -80,8 +82,7 @@ dr_shadow_drop(DrRollup *rollup)
 
 	if (!OidIsValid(shadow))
 		return;
-	if (!dr_catalog_set_shadow(rollup, InvalidOid))
-		dr_catalog_complain_of_change(rollup);
+	dr_catalog_set_shadow(rollup, InvalidOid);
 	rollup->shadow = InvalidOid;
 	rollup->has_shadow_watermark = false;
 	dr_shadow_remove(shadow);

@@ -92,8 +92,8 @@ dr_state_begin_shadow(DrRollup *rollup)
 {
 	dr_shadow_drop(rollup);
 	dr_shadow_create(rollup, definition_of(rollup));
-	if (rollup->state == DR_STATE_OFF && !dr_catalog_change_state(rollup, DR_STATE_SHADOW))
-		dr_catalog_complain_of_change(rollup);
+	if (rollup->state == DR_STATE_OFF)
+		dr_catalog_change_state(rollup, DR_STATE_SHADOW);
 }
 
 /* To off: what a backfill has left behind is folded, the shadow goes. */
@@ -107,8 +107,7 @@ dr_state_end_shadow(DrRollup *rollup)
 	dr_shadow_drop(rollup);
 	forget_marks(rollup, definition_of(rollup), DR_DIRTIES_DAILY);
 	DR_WAITPOINT("shadow-ended");
-	if (!dr_catalog_change_state(rollup, DR_STATE_OFF))
-		dr_catalog_complain_of_change(rollup);
+	dr_catalog_change_state(rollup, DR_STATE_OFF);
 	dr_locks_unlimit_waits(waits);
 }
 
@@ -161,8 +160,7 @@ dr_state_leave_on(DrRollup *rollup, DrState to)
 	catch_up(rollup);
 	DR_WAITPOINT("leave-on-caught-up");
 	dr_shadow_drop(rollup);
-	if (!dr_catalog_change_state(rollup, to))
-		dr_catalog_complain_of_change(rollup);
+	dr_catalog_change_state(rollup, to);
 	if (to == DR_STATE_SHADOW)
 		dr_shadow_create(dr_catalog_owned(rollup->live), definition_of(rollup));
 	dr_locks_unlimit_waits(waits);
@@ -401,9 +399,9 @@ dailyrollup_alter(PG_FUNCTION_ARGS)
 static void
 forget_shadow(const DrRollup *rollup)
 {
-	if (rollup->state != DR_STATE_SHADOW ||
-		!dr_catalog_set_shadow(rollup, rollup->shadow))
+	if (rollup->state != DR_STATE_SHADOW)
 		dr_catalog_complain_of_change(rollup);
+	dr_catalog_set_shadow(rollup, rollup->shadow);
 }
 
 Datum
