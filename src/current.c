@@ -249,7 +249,7 @@ dailyrollup_current_row(PG_FUNCTION_ARGS)
 	DrPlans    *plans;
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	if (PG_ARGISNULL(0))
+	if (PG_ARGISNULL(0) || !OidIsValid(PG_GETARG_PERMIT(0)->live))
 		return (Datum) 0;
 	plans = dr_plans_of(PG_GETARG_PERMIT(0)->live);
 	check_permit(plans->rollup, PG_GETARG_PERMIT(0));

@@ -171,13 +171,8 @@ dr_target_update_contested(DrTarget *target, TupleTableSlot *stored,
 	result = table_tuple_update(target->rel, &stored->tts_tid, row,
 								GetCurrentCommandId(true), target->estate->es_snapshot,
 								InvalidSnapshot, true, &failure, &mode, &which);
-	/* by a function of the owner's, in a CHECK constraint say */
-	if (result == TM_SelfModified)
-		ereport(ERROR,
-				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-				 errmsg("a row of \"%s\" was changed while it was being updated",
-						RelationGetRelationName(target->rel)),
-				 errhint("No constraint or function of the rollup may write to its table.")));
+
+	/* (no CHECK is there, of which a function could have changed it itself) */
 	if (result != TM_Ok && result != TM_Updated && result != TM_Deleted)
 		elog(ERROR, "unexpected state of a row that is to be updated: %d", result);
 	if (result == TM_Ok)

@@ -230,6 +230,8 @@ FROM (VALUES ('at_owner.at.l', 'at_owner.at.l'), ('AT_owner."at".l', 'at_owner.a
 SELECT is(try('at_owner', format('SELECT dailyrollup._unmarked(%L, NULL::%s, ''a''::text)', name, :'key_type')), '42501 permission denied for rollup "at.l"', 'worth nothing: ' || name)
 FROM unnest('{at_stranger.at.l,nobody.at.l}'::text[]) name;
 SELECT is(see('at_stranger', format('SELECT dailyrollup._unmarked(''-'', NULL::%s, ''a''::text)', :'key_type')), 'true', 'of nothing no key is marked');
+SELECT is(see('at_stranger', format('SELECT count(*) FROM dailyrollup._current_row(''-'', NULL::%s, ''d'', ''(0,1)'', ''a''::text)', :'definition')), '0', 'nor is there a row of it');
+SELECT is(try('at_owner', format('SELECT * FROM dailyrollup._current_row(''at_owner.at.s'', NULL::%s, ''d'', ''(0,1)'', ''a''::text)', :'definition')), '42704 "at.s" is not a rollup', 'of a table that is no rollup');
 SELECT is(see('at_owner', format('SELECT n FROM %s m, dailyrollup._current_row(''at_owner.at.l'', NULL::%s, m.dirties, m.ctid, m.k1)', :'marks', :'definition')), '2', 'with it it is the row');
 SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, ''d'', ''(7,7)'', ''a''::text)', :'definition')), '0', 'of a mark that is there');
 SELECT is(see('at_owner', format('SELECT count(*) FROM dailyrollup._current_row(''at_owner.at.l'', NULL::%s, ''d'', ''(4294967295,0)'', ''a''::text)', :'definition')), '0', 'not of a place that none can have');

@@ -14,7 +14,7 @@ SET LOCAL timezone = 'UTC';
 CREATE SCHEMA seldom;
 SET LOCAL search_path = seldom, public;
 
-SELECT plan(50);
+SELECT plan(54);
 
 -- ------------------------------------------- functions that others call for us
 
@@ -178,6 +178,24 @@ INSERT INTO c VALUES ('a', '2026-01-01 01:00Z', 1, 'B'), ('a', '2026-01-01 02:00
 SELECT rollup_create('c_r', 'SELECT k, coalesce(latest(n, note) FILTER (WHERE n IS NOT NULL), 0) AS n, max(note) FILTER (WHERE n IS NOT NULL) AS note FROM c GROUP BY k', 'ts', mode => 'on');
 SELECT is((SELECT action FROM rollup_refresh('c_r', '2026-01-02Z')), 'seed', 'latest by a text, in a coalesce');
 SELECT results_eq($$SELECT k, n, note = 'a' FROM c_r ORDER BY k$$, $$VALUES ('a', 2, true), ('b', 0, NULL)$$, 'by its collation');
+
+-- -------------------------------------------------- a constraint that writes to live
+
+CREATE FUNCTION meddle(key text) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+	IF key = 'a' AND current_setting('seldom.meddle', true) = 'on' THEN
+		SET LOCAL seldom.meddle = 'off';
+		UPDATE seldom.adopted SET own = 1 WHERE k = 'a';
+	END IF;
+	RETURN true;
+END $$;
+ALTER TABLE adopted ADD CHECK (meddle(k));
+SET LOCAL seldom.meddle = 'on';
+INSERT INTO s VALUES ('a', '2026-01-03 05:00Z', 512);
+SELECT throws_ok(format('SET LOCAL dailyrollup.fold_method = %s; SELECT rollup_fold()', method), '21000', NULL, 'the row that a fold changes, changed by a constraint of it: ' || method) FROM unnest('{hash,statement}'::text[]) method;
+RESET seldom.meddle;
+SELECT lives_ok('SELECT rollup_fold()', 'one that does not');
+SELECT is_empty($$SELECT * FROM rollup_verify('adopted')$$, 'is no matter');
 
 -- --------------------------------------------------------------- what is refused
 
