@@ -9,6 +9,10 @@
  * Both conditions are constants of a statement (and of each leaf): so a row
  * that is neither costs one comparison.  A change of state that turns the fold
  * on waits for all who write; one that turns it off is met again at the end.
+ *
+ * What code of the owner's writes while we write to live in this session, a trigger
+ * of live's say, is kept, too: the change of state that we are at may turn the fold
+ * on, and have read the source before.
  */
 #include "capture.h"
 
@@ -28,6 +32,7 @@
 #include "boundary.h"
 #include "catalog.h"
 #include "event.h"
+#include "guard.h"
 #include "guc.h"
 #include "identity.h"
 #include "late.h"
@@ -44,6 +49,13 @@ typedef struct Written
 	bool		added;
 	bool		frozen;			/* snapshots see it to which its mark is not there */
 } Written;
+
+/* Are rows kept for the end of the transaction? */
+static bool
+are_kept(const DrWatermark *watermark)
+{
+	return watermark->folds || dr_guard_is_open_for(watermark->live);
+}
 
 static void
 read_row(DrPlans *plans, Written *written, TupleTableSlot *slot)
@@ -101,7 +113,7 @@ capture(DrPlans *plans, TriggerData *trigger)
 
 	if (is_late(plans, &written))
 		mark(plans, &written);
-	if (dr_watermark_of(plans->live)->folds)
+	if (are_kept(dr_watermark_of(plans->live)))
 		for (int i = 0; i < written.n; i++)
 			dr_batch_collect(plans, written.values[i], written.nulls[i],
 							 written.added, dr_guc_backfill);
@@ -139,7 +151,7 @@ dailyrollup_concerns(PG_FUNCTION_ARGS)
 						dr_catalog_name(watermark->live),
 						format_type_be(dr_boundary_type(watermark->time_kind)),
 						format_type_be(type))));
-	if (watermark->folds)
+	if (are_kept(watermark))
 		PG_RETURN_BOOL(true);
 	for (int i = 0; i < ntimes; i++)
 	{
@@ -192,7 +204,7 @@ dailyrollup_concerns_support(PG_FUNCTION_ARGS)
 	time = linitial(args);
 	if (exprType((Node *) time) != type)
 		PG_RETURN_POINTER(NULL);
-	if (watermark->folds)
+	if (are_kept(watermark))
 		PG_RETURN_POINTER(makeBoolConst(true, false));
 	if (list_length(args) == 2)
 		PG_RETURN_POINTER(precedes(time, type, threshold));

@@ -46,6 +46,7 @@
 #include "create.h"
 #include "debug.h"
 #include "definition.h"
+#include "guard.h"
 #include "identity.h"
 #include "intact.h"
 #include "late.h"
@@ -388,6 +389,9 @@ changed(Node *parsetree)
 static void
 truncated(const DrRollup *rollup, Oid table)
 {
+	/* (the server refuses that where the source itself is, but of a leaf it does not
+	 * know that it is in use) */
+	dr_guard_check_not_open(rollup, "truncate the source of");
 	if (rollup->has_watermark || rollup->has_shadow_watermark || dr_catalog_folds(rollup))
 		dr_catalog_forget_content(rollup, psprintf("TRUNCATE of %s", dr_catalog_name(table)));
 	DR_WAITPOINT("truncated");

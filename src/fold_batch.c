@@ -350,14 +350,13 @@ dr_fold_batch(DrBatch *batch)
 {
 	DrPlans    *plans = dr_plans_of(batch->live);
 	DrIdentity	before;
-	DrGuard		guard;
 
 	plans->uses++;
 	dr_identity_enter_sql(plans->rollup->owner, &before);
-	guard = dr_guard_let(batch->live);
+	dr_guard_let(plans->rollup, batch->live);
 	if (batch->backfill || !fold_in_memory(plans, batch))
 		fold_by_statements(plans, batch);
-	dr_guard_end(guard);
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 	plans->uses--;
 }
@@ -372,13 +371,12 @@ dr_fold_batch_marked(Oid live)
 {
 	DrPlans    *plans = dr_plans_of(live);
 	DrIdentity	before;
-	DrGuard		guard;
 	Tuplestorestate *keys;
 	int64		count;
 
 	plans->uses++;
 	dr_identity_enter_sql(plans->rollup->owner, &before);
-	guard = dr_guard_let(live);
+	dr_guard_let(plans->rollup, live);
 	if (SPI_execute(dr_folding_marked_keys(plans->def, plans->rollup), false, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read the marks of \"%s\"", dr_catalog_name(live));
 	keys = register_keys(plans, false);
@@ -392,7 +390,7 @@ dr_fold_batch_marked(Oid live)
 		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(live));
 	DR_WAITPOINT("flush-recomputed");
 	tuplestore_end(keys);
-	dr_guard_end(guard);
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 	plans->uses--;
 	return count;

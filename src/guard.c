@@ -5,7 +5,13 @@
  * A statement trigger of live refuses each INSERT, UPDATE, DELETE and TRUNCATE
  * but those between dr_guard_let and dr_guard_end.  Of these it lets pass the
  * statements that we run ourselves, not those of a trigger that one of ours
- * fires: those run one trigger deeper.
+ * fires, which run one trigger deeper, nor those of a function that one of ours
+ * calls, or that is called where we write without a statement (target.c): there
+ * more error contexts than that of our statement stand between us and them.
+ *
+ * Such code must not take away either what we are about to write from: the source
+ * is kept in use, as by a query over it.  So whoever would truncate, drop or change
+ * it, or refresh, promote or flush a rollup of it in the midst, is told so.
  */
 #include "guard.h"
 
@@ -14,13 +20,26 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/relcache.h"
 
-#include "catalog.h"
 #include "objects.h"
 
-/* The statements that pass. */
-static DrGuard let = {InvalidOid};
+/* A table that our statements write to. */
+typedef struct Let
+{
+	int32		rollup;
+	Oid			table;
+	Relation	source;
+	int			depth;			/* of triggers around them */
+	int			nesting;		/* of transactions around them */
+	ErrorContextCallback *beneath;	/* the error contexts around them */
+} Let;
+
+/* Of this transaction, in its memory, the latest first: a trigger of one table may
+ * lead to another one. */
+static List *lets = NIL;
 
 static int
 trigger_depth(void)
@@ -29,48 +48,88 @@ trigger_depth(void)
 }
 
 /*
- * From here on our statements write to live, until dr_guard_end, or an error.
- * Returns what is to be restored then: a trigger of live may lead here again.
+ * From here on our statements write to the table, until dr_guard_end, or an error.
+ * The source is locked.
  */
-DrGuard
-dr_guard_let(Oid live)
+void
+dr_guard_let(const DrRollup *rollup, Oid table)
 {
-	DrGuard		before = let;
+	MemoryContext before = MemoryContextSwitchTo(TopTransactionContext);
+	Let		   *let = palloc(sizeof(Let));
 
-	let.live = live;
-	let.depth = trigger_depth();
-	let.nesting = GetCurrentTransactionNestLevel();
-	return before;
+	let->rollup = rollup->id;
+	let->table = table;
+	let->source = RelationIdGetRelation(rollup->source);
+	let->depth = trigger_depth();
+	let->nesting = GetCurrentTransactionNestLevel();
+	let->beneath = error_context_stack;
+	lets = lcons(let, lets);
+	MemoryContextSwitchTo(before);
 }
 
 void
-dr_guard_end(DrGuard before)
+dr_guard_end(void)
 {
-	let = before;
+	Let		   *let = linitial(lets);
+
+	RelationClose(let->source);
+	lets = list_delete_first(lets);
+	pfree(let);
 }
 
-/* Is a statement of ours changing live? */
+/* Is a statement of ours changing a table? */
 bool
 dr_guard_is_open(void)
 {
-	return OidIsValid(let.live);
+	return lets != NIL;
 }
 
+/* Is it one that changes that table? */
+bool
+dr_guard_is_open_for(Oid table)
+{
+	ListCell   *cell;
+
+	foreach(cell, lets)
+		if (((Let *) lfirst(cell))->table == table)
+			return true;
+	return false;
+}
+
+/* An error where it is one of that rollup's, which calls code of the owner's that
+ * would do what the server does not refuse by itself. */
+void
+dr_guard_check_not_open(const DrRollup *rollup, const char *what)
+{
+	ListCell   *cell;
+
+	foreach(cell, lets)
+		if (((Let *) lfirst(cell))->rollup == rollup->id)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot %s rollup \"%s\" while it is being written in this session",
+							what, dr_catalog_name(rollup->live))));
+}
+
+/* (What was kept in use is given back by the server.) */
 static void
 transaction_ended(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_ABORT)
-		let.live = InvalidOid;
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_COMMIT ||
+		event == XACT_EVENT_PREPARE)
+		lets = NIL;
 }
 
-/* A subtransaction that a statement of ours has begun may end within it. */
+/* Those that began in it end with it; the ones around it go on. */
 static void
 subtransaction_ended(SubXactEvent event, SubTransactionId mine,
 					 SubTransactionId parent, void *arg)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB &&
-		GetCurrentTransactionNestLevel() <= let.nesting)
-		let.live = InvalidOid;
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	while (lets != NIL &&
+		   ((Let *) linitial(lets))->nesting >= GetCurrentTransactionNestLevel())
+		lets = list_delete_first(lets);
 }
 
 void
@@ -78,6 +137,17 @@ dr_guard_init(void)
 {
 	RegisterXactCallback(transaction_ended, NULL);
 	RegisterSubXactCallback(subtransaction_ended, NULL);
+}
+
+/* Is a statement that is about to write to the table one of ours?  SPI, by which we
+ * run each of them, adds one error context. */
+static bool
+is_ours(Oid table)
+{
+	const Let  *let = lets == NIL ? NULL : linitial(lets);
+
+	return let != NULL && let->table == table && trigger_depth() == let->depth + 1 &&
+		error_context_stack != NULL && error_context_stack->previous == let->beneath;
 }
 
 /* Does the library keep live, by the latest row? */
@@ -105,7 +175,7 @@ dailyrollup_guard(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("this function serves the statement trigger of a rollup's table alone")));
 	live = RelationGetRelid(trigger->tg_relation);
-	if (live == let.live && trigger_depth() == let.depth + 1)
+	if (is_ours(live))
 		PG_RETURN_POINTER(NULL);
 	rollup = dr_catalog_find(live, NULL);
 	if (rollup != NULL && is_kept(rollup))

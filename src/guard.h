@@ -7,19 +7,13 @@
 #ifndef DR_GUARD_H
 #define DR_GUARD_H
 
-#include "dailyrollup.h"
-
-/* Whose statements may write to live. */
-typedef struct DrGuard
-{
-	Oid			live;			/* InvalidOid: nobody's */
-	int			depth;			/* of triggers around them */
-	int			nesting;		/* of transactions around them */
-} DrGuard;
+#include "catalog.h"
 
 extern void dr_guard_init(void);
-extern DrGuard dr_guard_let(Oid live);
-extern void dr_guard_end(DrGuard before);
+extern void dr_guard_let(const DrRollup *rollup, Oid table);
+extern void dr_guard_end(void);
 extern bool dr_guard_is_open(void);
+extern bool dr_guard_is_open_for(Oid table);
+extern void dr_guard_check_not_open(const DrRollup *rollup, const char *what);
 
 #endif							/* DR_GUARD_H */

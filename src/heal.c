@@ -170,15 +170,26 @@ forget_marks_read(Heal *heal)
 	tuplestore_end(heal->waiting);
 }
 
-/* Merge, recompute, and take the marks; returns the number of keys. */
-static uint64
-heal_by_parts(Heal *heal)
+/*
+ * Merge, recompute, and take the marks; false, and nothing is done, where the marks
+ * that are there may be others than those that were read: code of the owner's, of
+ * an index of the source, say, has written something meanwhile, late rows perhaps.
+ */
+static bool
+heal_by_parts(Heal *heal, uint64 *nkeys)
 {
 	const DrDefinition *def = heal->def;
 	Oid			time = heal->types[1];
+	CommandId	command = GetCurrentCommandId(false);
 	uint64		keys;
 
 	read_marks(heal);
+	CommandCounterIncrement();
+	if (GetCurrentCommandId(false) != command)
+	{
+		forget_marks_read(heal);
+		return false;
+	}
 	read_rows(heal, dr_query_count_added(def), 0, NULL);
 	keys = result(1);
 
@@ -195,7 +206,8 @@ heal_by_parts(Heal *heal)
 		 UINT64_FORMAT " late keys were recomputed", heal->nadded,
 		 tuplestore_tuple_count(heal->waiting), keys);
 	forget_marks_read(heal);
-	return keys;
+	*nkeys = keys;
+	return true;
 }
 
 /* ------------------------------------------------------------------- at once */
@@ -247,6 +259,7 @@ dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, 
 		.values = {Int64GetDatum(rollup->epoch)}
 	};
 	uint64		keys = 0;
+	bool		done = false;
 
 	if (!can_merge(def, table))
 		return recompute(&heal);
@@ -256,8 +269,8 @@ dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, 
 	PushActiveSnapshot(heal.snapshot);
 	heal.nadded = count_added(&heal);
 	if (heal.nadded > 0)
-		keys = heal_by_parts(&heal);
+		done = heal_by_parts(&heal, &keys);
 	PopActiveSnapshot();
 	UnregisterSnapshot(heal.snapshot);
-	return heal.nadded > 0 ? keys : recompute(&heal);
+	return done ? keys : recompute(&heal);
 }

@@ -69,10 +69,12 @@ recompute_in_shadow(const DrRollup *rollup, const DrDefinition *def)
 	DrIdentity	before;
 
 	dr_identity_enter_sql(rollup->owner, &before);
+	dr_guard_let(rollup, rollup->shadow);
 	if (SPI_execute_with_args(dr_query_recompute(def, rollup, rollup->shadow,
 												 DR_DIRTIES_DAILY, "$1"),
 							  1, types, values, NULL, false, 0) < 0)
 		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(rollup->live));
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 }
 
@@ -87,10 +89,9 @@ bring_content(const DrRollup *rollup, const DrDefinition *def)
 	DrCompared	compared;
 	DrCount		count;
 	DrIdentity	before;
-	DrGuard		guard;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	guard = dr_guard_let(rollup->live);
+	dr_guard_let(rollup, rollup->live);
 	dr_check_distrust_indexes();
 	if (dr_replace_directly(rollup, def, rollup->live, fresh, NULL, rollup->shadow, &compared))
 		count = (DrCount) {.rows = compared.stored_rows, .keys = compared.stored_keys};
@@ -100,7 +101,7 @@ bring_content(const DrRollup *rollup, const DrDefinition *def)
 		run(rollup, dr_change_replace(def, rollup, rollup->live, fresh));
 	}
 	run(rollup, dr_query_forget_marks(rollup, DR_DIRTIES_LIVE));
-	dr_guard_end(guard);
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 	return count;
 }

@@ -426,10 +426,9 @@ static void
 bring_content(Refresh *refresh)
 {
 	DrIdentity	before;
-	DrGuard		guard;
 
 	dr_identity_enter_sql(refresh->rollup->owner, &before);
-	guard = dr_guard_let(refresh->table);
+	dr_guard_let(refresh->rollup, refresh->table);
 	prefer_seed_to_many_late_keys(refresh);
 	if (refresh->seed)
 		seed(refresh);
@@ -440,7 +439,7 @@ bring_content(Refresh *refresh)
 		if (!refresh->build)
 			heal_marked_keys(refresh);
 	}
-	dr_guard_end(guard);
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 }
 

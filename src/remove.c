@@ -17,6 +17,7 @@
 
 #include "catalog_write.h"
 #include "debug.h"
+#include "guard.h"
 #include "locks.h"
 #include "objects.h"
 #include "stop.h"
@@ -71,6 +72,7 @@ dr_remove(const DrRollup *rollup, bool drop_live, DropBehavior behavior)
 	ObjectAddresses *objects = new_object_addresses();
 	Oid			key_relation = get_typ_typrelid(rollup->key_type);
 
+	dr_guard_check_not_open(rollup, "remove");
 	add_triggers(objects, rollup);
 	if (!drop_live && OidIsValid(existing(rollup->live)))
 		LockRelationOid(rollup->live, AccessExclusiveLock);

@@ -130,14 +130,13 @@ catch_up(const DrRollup *rollup)
 								   rollup->watermark)
 	};
 	DrIdentity	before;
-	DrGuard		guard;
 
 	dr_identity_enter_sql(rollup->owner, &before);
-	guard = dr_guard_let(rollup->live);
+	dr_guard_let(rollup, rollup->live);
 	(void) dr_merge_fold(rollup, def, rollup->live, &tail);
 	run(rollup, def, dr_query_recompute(def, rollup, rollup->live, DR_DIRTIES_ANY, NULL), false, 0);
 	dr_check_written(rollup, def, rollup->live, -1);
-	dr_guard_end(guard);
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 }
 
@@ -238,10 +237,16 @@ start_folding(const DrRollup *rollup)
 {
 	DrDefinition *def = definition_of(rollup);
 	DrIdentity	before;
+	int64		differences;
 
 	dr_locks_check_transaction("rollup_alter()");
 	stop_writers(rollup);
-	if (dr_check_count_differences(rollup, def, DR_DIRTIES_NONE) > 0)
+
+	/* what code of the owner's writes meanwhile is folded at the end */
+	dr_guard_let(rollup, rollup->live);
+	differences = dr_check_count_differences(rollup, def, DR_DIRTIES_NONE);
+	dr_guard_end();
+	if (differences > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("writes cannot be folded into \"%s\": its content is not that of its query",
@@ -307,16 +312,15 @@ recompute(const DrRollup *rollup)
 	DrDefinition *def;
 	DrWindow	all = {0};
 	DrIdentity	before;
-	DrGuard		guard;
 
 	freeze(rollup);
 	DR_WAITPOINT("recompute-frozen");
 	def = definition_of(rollup);
-	forget_marks(rollup, def, DR_DIRTIES_LIVE);
 	dr_identity_enter_sql(rollup->owner, &before);
-	guard = dr_guard_let(rollup->live);
+	dr_guard_let(rollup, rollup->live);
+	run(rollup, def, dr_query_forget_marks(rollup, DR_DIRTIES_LIVE), false, 0);
 	(void) dr_merge_seed(rollup, def, rollup->live, &all);
-	dr_guard_end(guard);
+	dr_guard_end();
 	dr_identity_leave_sql(&before);
 	DR_WAITPOINT("recompute-seeded");
 

@@ -51,6 +51,13 @@ prepare_patch(DrTarget *target)
 			target->columns[target->attnos[i] - 1] = i;
 }
 
+/* Between us and code that an index or a constraint calls there is an error context,
+ * as there is below a statement (guard.c). */
+static void
+say_nothing(void *arg)
+{
+}
+
 /* "contested": others may insert rows of the same keys, see dr_target_propose. */
 void
 dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel, bool contested)
@@ -71,11 +78,16 @@ dr_target_open(DrTarget *target, const DrDefinition *def, Relation rel, bool con
 	target->may_update = false;
 	if (contested)
 		prepare_patch(target);
+	target->context.callback = say_nothing;
+	target->context.arg = NULL;
+	target->context.previous = error_context_stack;
+	error_context_stack = &target->context;
 }
 
 void
 dr_target_close(DrTarget *target)
 {
+	error_context_stack = target->context.previous;
 	ExecDropSingleTupleTableSlot(target->place);
 	ExecDropSingleTupleTableSlot(target->fresh);
 	if (target->patched != NULL)

@@ -31,6 +31,8 @@ typedef struct DrTarget
 	TupleTableSlot *patched;
 	HeapTuple	patch;
 	int		   *columns;
+
+	ErrorContextCallback context;	/* says nothing; see guard.c */
 } DrTarget;
 
 extern bool dr_target_fires_triggers(const DrRollup *rollup, Relation rel);
