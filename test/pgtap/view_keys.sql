@@ -104,6 +104,31 @@ RESET work_mem;
 RESET hash_mem_multiplier;
 SELECT rollup_drop('l', true);
 
+-- ==== plain keys, more than there is memory for: none is kept, each is looked up
+DROP TABLE s;
+CREATE TABLE s (k text, v int, t timestamptz NOT NULL);
+INSERT INTO s SELECT lpad(i::text, 1000, 'k'), i, '2026-01-01' FROM generate_series(1, 200) i;
+SELECT rollup_create('l', 'SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k', 't', mode => 'on');
+SELECT rollup_refresh('l', '2026-01-02 00:00Z');
+INSERT INTO s SELECT lpad(i::text, 1000, 'k'), 1, '2026-01-01' FROM generate_series(101, 200) i;
+CREATE FUNCTION kept() RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'dailyrollup all marked keys' $$;
+BEGIN;
+DECLARE c CURSOR FOR TABLE l_current;
+MOVE 60 c;
+SELECT is(kept(), 2::bigint, 'where there is room, they are kept in memory');
+ROLLBACK;
+SET work_mem = '64kB';
+SET hash_mem_multiplier = 1;
+BEGIN;
+DECLARE c CURSOR FOR TABLE l_current;
+MOVE 60 c;
+SELECT is(kept(), 0::bigint, 'where there is not, none of them');
+ROLLBACK;
+SELECT agrees('plain keys, more than there is memory for');
+RESET work_mem;
+RESET hash_mem_multiplier;
+SELECT rollup_drop('l', true);
+
 -- ==== the key of a row that WHERE leaves out is nobody's business
 DROP TABLE s;
 CREATE TABLE s (d int NOT NULL, v int, t timestamptz NOT NULL);
@@ -147,6 +172,41 @@ ROLLBACK TO a;
 SELECT agrees('undone');
 COMMIT;
 SELECT agrees('committed');
+-- ==== a cursor sees nothing of what comes after it, of marked keys neither
+INSERT INTO s VALUES ('k1', 1, '2026-01-01');
+BEGIN;
+DECLARE c CURSOR FOR SELECT n FROM l_current WHERE k = 'k1';
+INSERT INTO s VALUES ('k1', 1, '2026-01-01'), ('k1', 1, '2026-01-02');
+CREATE FUNCTION fetched() RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE c refcursor := 'c'; n bigint; BEGIN FETCH c INTO n; RETURN n; END $$;
+SELECT is(fetched() + 2, (SELECT n FROM l_current WHERE k = 'k1'), 'a cursor sees a marked key as of its own snapshot');
+COMMIT;
+SELECT rollup_drop('l', true);
+
+-- ==== code of the query itself has the session forget what the query runs by
+CREATE FUNCTION forget() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('vk.armed', true) = 'yes' THEN
+    PERFORM set_config('vk.armed', 'no', false);
+    BEGIN
+      EXECUTE (SELECT format('CREATE OR REPLACE VIEW %s AS SELECT ''x''::text AS k, 1::bigint AS n, 1::bigint AS total', definition) FROM dailyrollup.rollups WHERE live = 'vk.l'::regclass);
+      PERFORM n FROM vk.l_current WHERE k = 'k2';
+      RAISE 'it was not asked for';
+    EXCEPTION WHEN object_not_in_prerequisite_state THEN
+      PERFORM set_config('vk.armed', 'forgot', false);
+    END;
+    FOR i IN 1 .. 200 LOOP
+      EXECUTE format('SELECT %s, %L', i, repeat('x', i * 10));
+    END LOOP;
+  END IF;
+END $$;
+CREATE FUNCTION same(v int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM vk.forget(); RETURN v; END $$;
+SELECT rollup_create('l', 'SELECT k, count(*) AS n, sum(same(v)) AS total FROM s GROUP BY k', 't', mode => 'on');
+SELECT rollup_refresh('l', '2026-01-02 00:00Z');
+INSERT INTO s VALUES ('k1', 1, '2026-01-01'), ('k2', 1, '2026-01-01');
+SET vk.armed = 'yes';
+SELECT is((SELECT total FROM l_current WHERE k = 'k1'), (SELECT sum(v) FROM s WHERE k = 'k1'), 'the query comes to its end');
+SELECT is(current_setting('vk.armed'), 'forgot', 'though its plan was forgotten');
+SELECT agrees('after that');
 SELECT rollup_drop('l', true);
 
 SET search_path = public;

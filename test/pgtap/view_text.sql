@@ -73,8 +73,30 @@ FETCH c;
 SELECT throws_ok($$SELECT rollup_alter('l', fold => false)$$, '55006');
 ROLLBACK;
 
--- what its owner has put there instead is left as it is
+-- a statement of this session that has the view open
 RESET ROLE;
+CREATE FUNCTION alters() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM public.rollup_alter('vt.l', fold => false); RETURN NULL; END $$;
+CREATE TRIGGER alters INSTEAD OF INSERT ON l_current FOR EACH ROW EXECUTE FUNCTION alters();
+SELECT throws_ok($$INSERT INTO l_current (k) VALUES ('x')$$, '55006', 'cannot change the fold of "l_current" because it is being used by active queries in this session', 'from a trigger of the view''s');
+DROP TRIGGER alters ON l_current;
+
+-- the text is read as the owner, whoever puts it there
+CREATE FUNCTION is_owner(int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN current_user = 'view_text_owner'; END $$;
+CREATE DOMAIN checked AS int CHECK (is_owner(VALUE));
+CREATE TYPE crate AS (n checked);
+CREATE TABLE boxes (k int NOT NULL, ts timestamptz NOT NULL, b crate);
+ALTER TABLE boxes OWNER TO view_text_owner;
+GRANT CREATE ON SCHEMA vt TO view_text_owner;
+SET ROLE view_text_owner;
+SELECT rollup_create('boxed', 'SELECT k, count(*) FILTER (WHERE b = ''(1)''::crate) AS n FROM boxes GROUP BY k', 'ts', mode => 'off');
+RESET ROLE;
+SELECT throws_ok($$SELECT '(1)'::crate$$, '23514', NULL, 'a constant that its owner alone can read');
+SELECT lives_ok($$SELECT rollup_alter('boxed', fold => false)$$, 'a superuser has the view''s text read');
+SELECT is(pg_temp.text_of('boxed_current'), 'long', 'as the owner');
+SELECT rollup_drop('boxed', true);
+REVOKE CREATE ON SCHEMA vt FROM view_text_owner;
+
+-- what its owner has put there instead is left as it is
 GRANT CREATE ON SCHEMA vt TO view_text_owner;
 SET ROLE view_text_owner;
 CREATE OR REPLACE VIEW l_current AS SELECT k, n, total AS "Sum", v, ts FROM l;
