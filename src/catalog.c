@@ -433,23 +433,30 @@ dr_catalog_check_parts(const DrRollup *rollup, bool with_shadow)
 						 quote_identifier(role_name(owner)))));
 }
 
+/* (of none, nobody: later majors take that question for an internal error) */
+static bool
+is_owner(Oid relation)
+{
+	return OidIsValid(dr_source_owner(relation)) && dr_is_class_owner(relation, GetUserId());
+}
+
 /* Has the caller a right to it?  The source's owner has, to have all of it handed
- * over. */
+ * over, or what is left of it removed. */
 static bool
 is_owned(const DrRollup *rollup)
 {
-	return dr_is_class_owner(rollup->live, GetUserId()) ||
-		(OidIsValid(dr_catalog_strange_part(rollup, false)) &&
-		 dr_is_class_owner(rollup->source, GetUserId()));
+	return is_owner(rollup->live) ||
+		((!OidIsValid(rollup->owner) || OidIsValid(dr_catalog_strange_part(rollup, false))) &&
+		 is_owner(rollup->source));
 }
 
 /*
  * The rollup of that name, for a routine that only its owner may call: an
  * error where there is none, or where the caller is not a member of the
- * owning role.
+ * owning role.  The table may be gone, where our event triggers did not fire.
  */
 DrRollup *
-dr_catalog_owned(Oid live)
+dr_catalog_owned_remains(Oid live)
 {
 	DrRollup   *rollup = dr_catalog_find(live, NULL);
 
@@ -459,8 +466,23 @@ dr_catalog_owned(Oid live)
 				 errmsg("\"%s\" is not a rollup", dr_catalog_name(live)),
 				 errhint("The view rollup_status lists the rollups; rollup_create defines one.")));
 	if (!is_owned(rollup))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(live));
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE,
+					   OidIsValid(rollup->owner) ? get_rel_name(live) : dr_catalog_name(live));
 	dr_catalog_check_parts(rollup, false);
+	return rollup;
+}
+
+/* The same, of one whose table is there. */
+DrRollup *
+dr_catalog_owned(Oid live)
+{
+	DrRollup   *rollup = dr_catalog_owned_remains(live);
+
+	if (!OidIsValid(rollup->owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("the table of the rollup with OID %u does not exist", live),
+				 errhint("Run SELECT rollup_drop(%u) to remove what is left of the rollup.", live)));
 	return rollup;
 }
 
