@@ -26,7 +26,18 @@
 #include "folding.h"
 #include "guard.h"
 
-static List *batches = NIL;		/* of this transaction, in its memory */
+/* Of this transaction, in its memory; the level that is under way has the last
+ * ones, so that they are found at once, however many levels there are. */
+static List *batches = NIL;
+
+/* Some have been folded. */
+static bool any_folded = false;
+
+static DrBatch *
+nth_last(int n)
+{
+	return list_nth(batches, list_length(batches) - 1 - n);
+}
 
 static TupleDesc
 describe_rows(const DrDefinition *def)
@@ -82,11 +93,10 @@ batch_of(const DrPlans *plans, bool backfill)
 	SubTransactionId level = GetCurrentSubTransactionId();
 	MemoryContext before;
 	DrBatch    *batch;
-	ListCell   *cell;
 
-	foreach(cell, batches)
+	for (int i = 0; i < list_length(batches); i++)
 	{
-		batch = lfirst(cell);
+		batch = nth_last(i);
 		if (batch->live == plans->live && batch->rollup == plans->rollup->id &&
 			batch->level == level &&
 			batch->backfill == backfill && batch->folded_in == InvalidSubTransactionId)
@@ -169,11 +179,9 @@ dr_batch_end(DrBatch *batch)
 static DrBatch *
 find_alike(const DrBatch *batch, SubTransactionId level)
 {
-	ListCell   *cell;
-
-	foreach(cell, batches)
+	for (int i = 0; i < list_length(batches) && nth_last(i)->level >= level; i++)
 	{
-		DrBatch    *other = lfirst(cell);
+		DrBatch    *other = nth_last(i);
 
 		if (other != batch && other->live == batch->live && other->rollup == batch->rollup &&
 			other->level == level && other->backfill == batch->backfill &&
@@ -183,31 +191,66 @@ find_alike(const DrBatch *batch, SubTransactionId level)
 	return NULL;
 }
 
-/* Its batches become the parent's.  Nothing is allocated in the memory of the
- * subtransaction, which the server would then keep. */
+/* The fewer rows go to the more: a transaction may have very many levels, each of a
+ * few rows, which end one after the other. */
 static void
-level_committed(SubTransactionId mine, SubTransactionId parent)
+join(DrBatch *one, DrBatch *other)
+{
+	DrBatch    *more = one->count > other->count ? one : other;
+	DrBatch    *less = more == one ? other : one;
+
+	append_rows(more, less);
+	batches = list_delete_ptr(batches, less);
+	dr_batch_end(less);
+}
+
+/* (Behind those of a level are none of its parents'.) */
+static DrBatch *
+find_of_level(SubTransactionId level, SubTransactionId parent)
+{
+	for (int i = 0; i < list_length(batches) && nth_last(i)->level >= parent; i++)
+		if (nth_last(i)->level == level)
+			return nth_last(i);
+	return NULL;
+}
+
+/* What it has folded, its parent has folded. */
+static void
+fold_committed(SubTransactionId mine, SubTransactionId parent)
 {
 	ListCell   *cell;
 
 	foreach(cell, batches)
 	{
 		DrBatch    *batch = lfirst(cell);
-		DrBatch    *alike = NULL;
 
-		if (batch->folded_in == mine)
-			batch->folded_in = parent;
-		if (batch->level == mine && batch->folded_in == InvalidSubTransactionId)
-			alike = find_alike(batch, parent);
-		if (batch->level == mine)
-			batch->level = parent;
-		if (alike != NULL)
-			append_rows(alike, batch);
-		if (alike != NULL || batch->folded_in == batch->level)
+		if (batch->folded_in != mine)
+			continue;
+		batch->folded_in = parent;
+		if (batch->level == parent)
 		{
 			batches = foreach_delete_current(batches, cell);
 			dr_batch_end(batch);
 		}
+	}
+}
+
+/* Its batches become the parent's.  Nothing is allocated in the memory of the
+ * subtransaction, which the server would then keep. */
+static void
+level_committed(SubTransactionId mine, SubTransactionId parent)
+{
+	DrBatch    *batch;
+
+	if (any_folded)
+		fold_committed(mine, parent);
+	while ((batch = find_of_level(mine, parent)) != NULL)
+	{
+		DrBatch    *alike = find_alike(batch, parent);
+
+		batch->level = parent;
+		if (alike != NULL)
+			join(batch, alike);
 	}
 }
 
@@ -270,6 +313,7 @@ dr_batch_take(Oid live, int32 rollup, bool backfill)
 			append_rows(taken, batch);
 		}
 		batch->folded_in = level;
+		any_folded = true;
 		if (batch->level == level)
 		{
 			batches = list_delete_ptr(batches, batch);
@@ -319,7 +363,10 @@ transaction_ended(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE ||
 		event == XACT_EVENT_ABORT)
+	{
 		batches = NIL;
+		any_folded = false;
+	}
 }
 
 static void

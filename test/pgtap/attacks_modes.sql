@@ -446,6 +446,14 @@ SELECT cmp_ok(count(*), '<', 20::bigint, 'no memory of a subtransaction is kept'
 SELECT cmp_ok(sum(total_bytes), '<', 1000000::numeric, 'nor of a batch') FROM pg_backend_memory_contexts WHERE name IN ('TopTransactionContext', 'dailyrollup batch');
 COMMIT;
 SELECT is(wrong('l'), NULL, '2,000 subtransactions, a third of them undone');
+-- savepoints within savepoints, which have more rows than what is around them, or
+-- fewer, some of them folded, some undone
+SELECT 'BEGIN' UNION ALL
+SELECT format('SAVEPOINT a%s; INSERT INTO s SELECT ''n'' || j %% 7, ''2026-01-01'', 1 FROM generate_series(1, %s) j%s', i, 1 + i * 37 % 11,
+              CASE i % 50 WHEN 17 THEN '; SELECT rollup_fold()' WHEN 30 THEN '; UPDATE s SET v = v + 1 WHERE k = ''n1''; ROLLBACK TO a' || i - 3 WHEN 41 THEN '; DELETE FROM s WHERE k = ''n2''; RELEASE a' || i - 2 ELSE '' END)
+FROM generate_series(1, 400) i \gexec
+COMMIT;
+SELECT is(wrong('l'), NULL, '400 savepoints within one another');
 SET work_mem = '64kB';
 BEGIN; INSERT INTO s SELECT 'k' || i % 50, '2026-01-01'::timestamptz + i * interval '1 s', i % 9 FROM generate_series(1, 6000) i; SAVEPOINT a;
 INSERT INTO s SELECT 'k' || i % 50, '2026-01-02'::timestamptz + i * interval '1 s', i % 9 FROM generate_series(1, 6000) i; ROLLBACK TO a;
