@@ -41,6 +41,7 @@
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/rls.h"
@@ -228,12 +229,24 @@ trigger_enabled(Relation pg_trigger, Oid relation, const char *name)
 	return enabled;
 }
 
-static void
-check_trigger(Relation pg_trigger, int32 id, Oid relation, const char *event)
+/* Is it the source or below it?  Children of a plain source are none of ours. */
+static bool
+is_in_source(const DrRollup *rollup, Oid relation)
 {
-	char	   *name = dr_objects_trigger_name(id, event);
+	return relation == rollup->source || get_rel_relispartition(relation);
+}
+
+static void
+check_trigger(Relation pg_trigger, const DrRollup *rollup, Oid relation, const char *event)
+{
+	char	   *name = dr_objects_trigger_name(rollup->id, event);
 	char		enabled = trigger_enabled(pg_trigger, relation, name);
 
+	/* that of a partition that was dropped or detached goes with it */
+	if (enabled == 0)
+		AcceptInvalidationMessages();
+	if (enabled == 0 && !is_in_source(rollup, relation))
+		return;
 	if (enabled == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -282,13 +295,14 @@ dr_late_check_triggers(const DrRollup *rollup)
 	{
 		Oid			relation = lfirst_oid(cell);
 
-		/* children of a plain source are none of ours */
-		if (relation != rollup->source && !get_rel_relispartition(relation))
+		if (!is_in_source(rollup, relation))
 			continue;
+		if (relation != rollup->source)
+			DR_WAITPOINT("leaf-listed");
 		for (int i = 0; i < DR_ROW_EVENTS; i++)
-			check_trigger(pg_trigger, rollup->id, relation, dr_objects_row_events[i]);
+			check_trigger(pg_trigger, rollup, relation, dr_objects_row_events[i]);
 		if (relation == rollup->source || get_rel_relkind(relation) == RELKIND_RELATION)
-			check_trigger(pg_trigger, rollup->id, relation, "truncate");
+			check_trigger(pg_trigger, rollup, relation, "truncate");
 	}
 	warn_of_guard(pg_trigger, rollup);
 	table_close(pg_trigger, AccessShareLock);
