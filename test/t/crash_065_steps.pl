@@ -32,7 +32,7 @@ use DrSession;
 my @places = qw(
   altered create-made create-watched flush-locked flush-recomputed fold-done
   fold-found fold-live-locked fold-locked fold-merged fold-missed fold-placed fold-proposing
-  heal-marks-taken heal-recomputed in-commit leave-on-caught-up leave-on-in-commit
+  heal-marks-taken heal-recomputed in-commit leaf-listed leave-on-caught-up leave-on-in-commit
   leave-on-stopped marked merge-updated partitions-listed promote-in-commit
   promote-indexed promote-recorded promote-settled promote-swapped
   recompute-frozen recompute-seeded refresh-advanced refresh-before-advance refresh-folded
