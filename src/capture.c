@@ -227,7 +227,9 @@ dailyrollup_capture(PG_FUNCTION_ARGS)
 				 errmsg("this function serves the row triggers of a rollup's source alone"),
 				 errhint("They are made by rollup_create.")));
 	plans = dr_plans_of_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
-	if (plans != NULL)
+	if (plans == NULL)
+		(void) dr_catalog_table("rollups");	/* an error where we cannot know */
+	else
 	{
 		plans->uses++;
 		capture(plans, trigger);

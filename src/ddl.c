@@ -418,6 +418,7 @@ dailyrollup_truncated(PG_FUNCTION_ARGS)
 				 errmsg("this function serves the TRUNCATE triggers of a rollup's source alone"),
 				 errhint("They are made by rollup_create.")));
 	id = pg_strtoint32(trigger->tg_trigger->tgargs[0]);
+	(void) dr_catalog_table("rollups"); /* an error where we cannot know */
 	rollups = rollups_above(RelationGetRelid(trigger->tg_relation));
 	foreach(cell, rollups)
 	{
@@ -427,6 +428,21 @@ dailyrollup_truncated(PG_FUNCTION_ARGS)
 			truncated(rollup, RelationGetRelid(trigger->tg_relation));
 	}
 	PG_RETURN_POINTER(NULL);
+}
+
+/* Everything is found by the schema's name: the triggers of the sources would find
+ * no rollup. */
+static void
+check_schema(Node *parsetree)
+{
+	RenameStmt *stmt = (RenameStmt *) parsetree;
+
+	if (IsA(parsetree, RenameStmt) && stmt->renameType == OBJECT_SCHEMA &&
+		strcmp(stmt->subname, DR_SCHEMA) == 0 && !dr_catalog_is_installed())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("schema \"%s\" cannot be renamed", DR_SCHEMA),
+				 errdetail("It is that of the extension's own tables.")));
 }
 
 /* Event trigger: ddl_command_end. */
@@ -441,6 +457,7 @@ dailyrollup_ddl_ended(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("this function serves an event trigger alone")));
+	check_schema(event->parsetree);
 	rollups = dr_catalog_all();
 	if (rollups == NIL)
 		PG_RETURN_NULL();

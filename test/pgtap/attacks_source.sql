@@ -162,6 +162,25 @@ COMMIT;
 SELECT ok(exact('ax.plain_n'), 'exactly');
 RESET dailyrollup.writer_timeout;
 
+-- ==== Everything is found by our schema's name: were it renamed, late rows would be
+-- written, the source emptied and live changed, and nobody would ever know.  Protects
+-- check_schema in ddl.c, and dr_catalog_table in the triggers' functions.
+SELECT is(try('ALTER SCHEMA dailyrollup RENAME TO ax_renamed'), '0A000 schema "dailyrollup" cannot be renamed', 'our schema keeps its name');
+-- (a session that remembers the rollups)
+INSERT INTO ax.plain VALUES ('a', '2026-01-01', 1);
+UPDATE ax.parted SET v = 6 WHERE t < '2026-01-02';
+BEGIN;
+ALTER EVENT TRIGGER dailyrollup_ddl_ended DISABLE;
+ALTER SCHEMA dailyrollup RENAME TO ax_renamed;
+SELECT matches(try(statement), '^42704 ', 'but while event triggers are off: ' || statement)
+FROM unnest('{"INSERT INTO ax.plain VALUES (''a'', ''2026-01-01'', 1)","UPDATE ax.parted SET v = 7 WHERE t < ''2026-01-02''","DELETE FROM ax.plain","TRUNCATE ax.plain","TRUNCATE ax.parted_1","DELETE FROM ax.plain_n"}'::text[]) statement;
+ALTER SCHEMA ax_renamed RENAME TO dailyrollup;
+ALTER EVENT TRIGGER dailyrollup_ddl_ended ENABLE ALWAYS;
+COMMIT;
+INSERT INTO ax.plain VALUES ('a', '2026-01-01', 1);
+SELECT rollup_refresh('ax.plain_n', rollup_watermark('ax.plain_n'));
+SELECT ok(exact('ax.plain_n'), 'it has its name again, and all is well');
+
 SET search_path = public;
 SELECT rollup_drop(rollup, true) FROM rollup_status;
 DROP SCHEMA ax, ax_helpers CASCADE;
