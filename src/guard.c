@@ -31,7 +31,7 @@ typedef struct Let
 {
 	int32		rollup;
 	Oid			table;
-	Relation	source;
+	Relation	source;			/* NULL: gone, behind the event triggers' back */
 	int			depth;			/* of triggers around them */
 	int			nesting;		/* of transactions around them */
 	ErrorContextCallback *beneath;	/* the error contexts around them */
@@ -72,7 +72,8 @@ dr_guard_end(void)
 {
 	Let		   *let = linitial(lets);
 
-	RelationClose(let->source);
+	if (let->source != NULL)
+		RelationClose(let->source);
 	lets = list_delete_first(lets);
 	pfree(let);
 }

@@ -17,7 +17,6 @@
 
 #include "boundary.h"
 #include "catalog.h"
-#include "compat.h"
 #include "debug.h"
 
 static HTAB *watermarks = NULL;
@@ -119,35 +118,66 @@ dr_watermark_of(Oid live)
 	return entry;
 }
 
-void
-dr_watermark_init(void)
-{
-	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(DrWatermark)};
-
-	watermarks = hash_create("dailyrollup watermarks", 16, &ctl,
-							 HASH_ELEM | HASH_BLOBS);
-	CacheRegisterRelcacheCallback(forget_watermarks, (Datum) 0);
-	RegisterXactCallback(remove_stale, NULL);
-}
-
 /* ---------------------------------------------------------------- time zone */
 
-/* The rollups whose time zone this transaction has changed. */
-static List *rezoned = NIL;
-static LocalTransactionId rezoned_in = InvalidLocalTransactionId;
+/* A rollup whose time zone this transaction has changed. */
+typedef struct Rezoned
+{
+	Oid			live;
+	SubTransactionId level;		/* that has done it */
+} Rezoned;
+
+static List *rezoned = NIL;		/* in the transaction's memory */
 
 /* This transaction changes the rollup's time zone. */
 void
 dr_watermark_note_zone(Oid live)
 {
-	MemoryContext before;
+	MemoryContext before = MemoryContextSwitchTo(TopTransactionContext);
+	Rezoned    *changed = palloc(sizeof(Rezoned));
 
-	if (rezoned_in != dr_my_lxid())
-		rezoned = NIL;
-	rezoned_in = dr_my_lxid();
-	before = MemoryContextSwitchTo(TopTransactionContext);
-	rezoned = list_append_unique_oid(rezoned, live);
+	changed->live = live;
+	changed->level = GetCurrentSubTransactionId();
+	rezoned = lappend(rezoned, changed);
 	MemoryContextSwitchTo(before);
+}
+
+static void
+forget_rezoned(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		rezoned = NIL;
+}
+
+/* What is undone has not been. */
+static void
+subtransaction_ended(SubXactEvent event, SubTransactionId mine,
+					 SubTransactionId parent, void *arg)
+{
+	ListCell   *cell;
+
+	foreach(cell, rezoned)
+	{
+		Rezoned    *changed = lfirst(cell);
+
+		if (changed->level != mine)
+			continue;
+		if (event == SUBXACT_EVENT_COMMIT_SUB)
+			changed->level = parent;
+		else if (event == SUBXACT_EVENT_ABORT_SUB)
+			rezoned = foreach_delete_current(rezoned, cell);
+	}
+}
+
+static bool
+is_rezoned(Oid live)
+{
+	ListCell   *cell;
+
+	foreach(cell, rezoned)
+		if (((Rezoned *) lfirst(cell))->live == live)
+			return true;
+	return false;
 }
 
 /*
@@ -157,10 +187,23 @@ dr_watermark_note_zone(Oid live)
 void
 dr_watermark_check_zone(Oid live)
 {
-	if (rezoned_in == dr_my_lxid() && list_member_oid(rezoned, live))
+	if (is_rezoned(live))
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("the time zone of rollup \"%s\" was changed in this transaction",
 						dr_catalog_name(live)),
 				 errhint("Refresh it after the commit.")));
+}
+
+void
+dr_watermark_init(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(DrWatermark)};
+
+	watermarks = hash_create("dailyrollup watermarks", 16, &ctl,
+							 HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(forget_watermarks, (Datum) 0);
+	RegisterXactCallback(remove_stale, NULL);
+	RegisterXactCallback(forget_rezoned, NULL);
+	RegisterSubXactCallback(subtransaction_ended, NULL);
 }

@@ -535,6 +535,13 @@ BEGIN
 END $$;
 SELECT is(wrong, NULL, what) FROM said;
 SELECT ok(done, what || ' is there') FROM said;
+-- another zone that is undone is none; protects subtransaction_ended in watermark.c
+BEGIN;
+SAVEPOINT a; SELECT rollup_alter('lt', time_zone => 'Asia/Tokyo'); SAVEPOINT b; RELEASE b; ROLLBACK TO a;
+SELECT is(try($$SELECT rollup_refresh('am.lt')$$), 'ok', 'the zone was changed, and that undone');
+SAVEPOINT b; SELECT rollup_alter('lt', time_zone => 'Asia/Tokyo'); RELEASE b;
+SELECT matches(try($$SELECT rollup_refresh('am.lt')$$), '^25001 ', 'changed within a savepoint that is released');
+ROLLBACK;
 SELECT rollup_drop('lt', true), rollup_drop('ld', true);
 TRUNCATE said;
 DROP TABLE s;
