@@ -166,6 +166,16 @@ $mark = log_end();
 sleep 3.5;
 is($node->safe_psql('lake', 'SELECT count(*) FROM rollup_runs'), $runs, 'where no key waits, nothing is recorded');
 is(log_lines(qr/refreshed rollup/, $mark), 0, 'nor logged');
+
+# where nothing else is ever due
+$node->safe_psql('postgres', 'CREATE DATABASE still');
+$node->safe_psql('still', "CREATE EXTENSION dailyrollup; $source");
+create('still', 'folded', ", mode => 'off'");
+wait_for('still', q{state = 'off' FROM rollup_status}, 'a database where each write is folded');
+sleep 2.5;
+$node->safe_psql('still', 'SET dailyrollup.backfill = on; INSERT INTO events VALUES (21, now(), 1)');
+wait_for('still', q{late_keys = 0 FROM rollup_status}, 'what a backfill has marked is healed, too');
+$node->safe_psql('postgres', 'DROP DATABASE still');
 set('dailyrollup.late_interval', 0);
 
 # ----------------------------------------------------------- a rollup that fails
@@ -233,13 +243,19 @@ wait_for('lake', q{reseed IS NULL AND failures = 0 FROM rollup_status WHERE roll
 $node->safe_psql('lake', 'CREATE TABLE modeless_daily (x int)');
 create('lake', 'modeless', '');
 wait_for('lake', q{failures = 1 FROM rollup_status WHERE rollup = 'modeless'::regclass}, 'one without a mode of its own fails');
-set('dailyrollup.history', '80d');
-sleep 1.5;
-is(status('lake', 'modeless', 'failures'), '1', 'a reload that does not concern it');
+$node->safe_psql('lake', 'CREATE TABLE moded_daily (x int)');
+create('lake', 'moded', ", mode => 'on'");
+wait_for('lake', q{failures = 1 FROM rollup_status WHERE rollup = 'moded'::regclass}, 'and one with a mode');
+set('dailyrollup.late_interval', '1s');
+sleep 2.5;
+is(status('lake', 'modeless', 'failures'), '1', 'a reload that does not concern it, nor a look for late keys');
+set('dailyrollup.late_interval', 0);
 $node->safe_psql('lake', 'DROP TABLE modeless_daily');
 set('dailyrollup.mode', 'on');
 wait_for('lake', q{state = 'on' AND failures = 0 FROM rollup_status WHERE rollup = 'modeless'::regclass}, "nor does a change of the server's mode");
+is(status('lake', 'moded', 'failures'), '1', 'where it is not its own');
 set('dailyrollup.mode', undef);
+$node->safe_psql('lake', q{SELECT rollup_drop('moded', true); DROP TABLE moded_daily;});
 
 # ------------------------------------------- the database's and roles' settings
 

@@ -195,6 +195,19 @@ for my $table (qw(held waits_current waits))
 	sql(q{UPDATE dailyrollup.rollups SET retry_at = now() WHERE live = 'waits'::regclass});
 	wait_for(q{failures = 0 AND reseed IS NULL FROM rollup_status WHERE rollup = 'waits'::regclass}, "free again: so is it");
 }
+# worker.c, list_rollups: those that have failed come last
+create('behind');
+served('behind', 'a rollup that comes after it');
+$node->safe_psql('postgres', q{ALTER SYSTEM SET dailyrollup.writer_timeout = '20s'});
+$node->reload;
+quiet();
+$open->safe('BEGIN; LOCK TABLE held IN ACCESS EXCLUSIVE MODE;');
+sql(q{BEGIN; SELECT rollup_reseed('waits'), rollup_reseed('behind');
+	UPDATE dailyrollup.rollups SET failures = 1, last_error = 'then' WHERE live = 'waits'::regclass; COMMIT;});
+wait_for(q{reseed IS NULL FROM dailyrollup.rollups WHERE live = 'behind'::regclass}, 'it is served');
+is(sql(q{SELECT failures FROM dailyrollup.rollups WHERE live = 'waits'::regclass}), '1', 'before what has failed and waits');
+$open->safe('COMMIT;');
+wait_for(q{failures = 0 AND reseed IS NULL FROM rollup_status WHERE rollup = 'waits'::regclass}, 'which is served then');
 $node->safe_psql('postgres', q{ALTER SYSTEM RESET dailyrollup.writer_timeout});
 $node->reload;
 sql(q{SELECT rollup_drop('waits', true)});
@@ -216,6 +229,18 @@ sql("BEGIN; INSERT INTO plain VALUES (4); PREPARE TRANSACTION 'p4'");
 sql("COMMIT PREPARED 'p4'");
 sql("COMMIT PREPARED 'done'");
 served('prepared', 'created by COMMIT PREPARED');
+
+# --------------------------------------------------- a rollup that is never due
+
+# worker.c, serve_all: a midnight that was due before is looked at once
+sql("SELECT rollup_create('folded', 'SELECT k, count(*), sum(n) FROM events GROUP BY k', 'at', time_zone => '$zone', mode => 'off')");
+wait_for(q{state = 'off' FROM rollup_status WHERE rollup = 'folded'::regclass}, 'a rollup that is folded on write');
+quiet();
+sleep 1.2;
+$mark = log_end();
+sleep 2.5;
+is(workers($postgres, $mark), 0, 'no worker looks at it again before the next midnight');
+sql(q{SELECT rollup_drop('folded', true)});
 
 # ------------------------------------------- CREATE and DROP EXTENSION, undone
 
