@@ -176,18 +176,25 @@ call_partner(DrDigest *digest)
 	halve(digest);
 }
 
-/* Is it time to call a partner?  (Of rows that are split no keys are known but what
- * an earlier scan has seen.) */
+/* Is it time to call a partner, before the next row is read?  (After so many rows no
+ * batch waits, as a rule, whose keys would be missing.  Of rows that are split no keys
+ * are known but what an earlier scan has seen.) */
 static bool
 is_partner_due(DrDigest *digest)
 {
 	DrWorth    *worth = &digest->worth;
 
-	if (!OidIsValid(digest->definition) || !dr_worth_count(worth))
+	if (!OidIsValid(digest->definition))
 		return false;
-	if (digest->sweep.table != NULL)
-		dr_worth_sample(worth, dr_keytable_count(digest->sweep.table));
-	return dr_worth_decide(worth);
+	if (dr_worth_is_due(worth))
+	{
+		if (digest->sweep.table != NULL)
+			dr_worth_sample(worth, dr_keytable_count(digest->sweep.table));
+		if (dr_worth_decide(worth))
+			return true;
+	}
+	worth->nread++;
+	return false;
 }
 
 /* --------------------------------------------------------------------- scan */

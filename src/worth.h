@@ -33,11 +33,11 @@ extern double dr_worth_keys(const DrWorth *worth);
 extern bool dr_worth_decide(DrWorth *worth);
 extern void dr_worth_sample(DrWorth *worth, double keys);
 
-/* A row comes: is it time to look? */
+/* A row comes: is it time to look at those before it? */
 static inline bool
-dr_worth_count(DrWorth *worth)
+dr_worth_is_due(const DrWorth *worth)
 {
-	return ++worth->nread == worth->next_look;
+	return worth->nread == worth->next_look;
 }
 
 #endif							/* DR_WORTH_H */
