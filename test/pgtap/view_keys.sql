@@ -149,6 +149,28 @@ INSERT INTO s SELECT i % 5, i, '2026-01-02' FROM generate_series(1, 20) i;
 SELECT agrees('with a tail', by_key => false);
 SELECT rollup_drop('l', true);
 
+-- ==== partitions before the watermark do not even stand in the plan
+DROP TABLE s;
+CREATE TABLE s (k text, v int, t timestamptz NOT NULL) PARTITION BY RANGE (t);
+CREATE TABLE s_before PARTITION OF s FOR VALUES FROM (MINVALUE) TO ('2026-01-02 00:00Z');
+CREATE TABLE s_after PARTITION OF s FOR VALUES FROM ('2026-01-02 00:00Z') TO (MAXVALUE);
+INSERT INTO s VALUES ('a', 1, '2026-01-01'), ('a', NULL, '2026-01-02'), (NULL, 1, '2026-01-01');
+SELECT rollup_create('l', 'SELECT k, count(*) AS n, sum(v) AS total FROM s GROUP BY k', 't', mode => 'on');
+CREATE FUNCTION plan_names(what text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE line text; found boolean = false;
+BEGIN
+  FOR line IN EXPLAIN TABLE l_current LOOP found := found OR line LIKE '%' || what || '%'; END LOOP;
+  RETURN found;
+END $$;
+SELECT is(plan_names('s_before'), true, 'not filled yet: all of the source');
+SELECT rollup_refresh('l', '2026-01-02 00:00Z');
+SELECT results_eq($$SELECT plan_names('s_after'), plan_names('s_before'), plan_names('Subplans Removed')$$, 'VALUES (true, false, false)', 'then the tail alone');
+-- a key with a NULL is found by the index, too
+INSERT INTO s VALUES (NULL, 1, '2026-01-01');
+SELECT format('SELECT is((SELECT string_agg(plain::text, '','') FROM %s), ''true'', ''a key that is NULL is short enough'')', marks) FROM dailyrollup.rollups WHERE live = 'l'::regclass \gexec
+SELECT agrees('partitions');
+SELECT rollup_drop('l', true);
+
 -- ==== a session that changes the rollup itself sees its own changes
 DROP TABLE s;
 CREATE TABLE s (k text, v int, t timestamptz NOT NULL);
