@@ -144,9 +144,10 @@ $node->safe_psql('lake', "INSERT INTO events VALUES (3, now() - interval '2 days
 is(status('lake', 'daily', 'late_keys'), '2', 'late keys wait: dailyrollup.late_interval is 0');
 
 # what a backfill has marked where writes are folded: when a midnight falls due
-my $soon = "now() - date_trunc('day', now(), '$zone') + interval '8 s'";
+my $soon = "now() - date_trunc('day', now(), '$zone') + interval '10 s'";
 create('lake', 'folded', ", mode => 'off', delay => $soon");
 create('lake', 'beside', ", mode => 'shadow', delay => $soon");
+create('lake', 'later', ", mode => 'on'");
 wait_for('lake', q{count(*) = 2 FROM rollup_status WHERE rollup::text IN ('folded', 'beside') AND state = mode}, 'two rollups that are folded on write');
 $node->safe_psql('lake', "SET dailyrollup.backfill = on; INSERT INTO events VALUES (21, now(), 1), (22, now() - interval '2 days', 1)");
 is(status('lake', $_, 'late_keys'), '2', "$_: what a backfill has marked waits") for qw(folded beside);
@@ -154,7 +155,7 @@ wait_for('lake', q{sum(late_keys) = 0 FROM rollup_status WHERE rollup::text IN (
 is(status('lake', 'daily', 'late_keys'), '3', 'late keys wait for the next one of theirs');
 is($node->safe_psql('lake', "SELECT count(*) FROM rollup_verify('$_')"), '0', "$_: exact") for qw(folded beside);
 is($node->safe_psql('lake', q{SELECT count(*) FROM rollup_runs WHERE rollup = 'folded'::regclass AND action = 'flush'}), '1', 'flushed once');
-$node->safe_psql('lake', q{SELECT rollup_drop(r, true) FROM unnest('{folded,beside}'::regclass[]) r});
+$node->safe_psql('lake', q{SELECT rollup_drop(r, true) FROM unnest('{folded,beside,later}'::regclass[]) r});
 
 set('dailyrollup.late_interval', '1s');
 wait_for('lake', q{sum(late_keys) = 0 FROM rollup_status}, 'and are healed each second when it is 1s');

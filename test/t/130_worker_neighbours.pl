@@ -229,6 +229,21 @@ sql("BEGIN; INSERT INTO plain VALUES (4); PREPARE TRANSACTION 'p4'");
 sql("COMMIT PREPARED 'p4'");
 sql("COMMIT PREPARED 'done'");
 served('prepared', 'created by COMMIT PREPARED');
+quiet();
+sleep 1.2;
+$mark = log_end();
+sql("BEGIN; INSERT INTO plain VALUES (5); PREPARE TRANSACTION 'p5'");
+sql("COMMIT PREPARED 'p5'");
+sleep 1.2;
+is(workers($postgres, $mark), 0, 'of which nobody is told again');
+
+# worker.c, dailyrollup_worker: what a pass has changed wakes nobody
+$mark = log_end();
+sql(q{SELECT rollup_reseed('prepared')});
+wait_for(q{reseed IS NULL FROM dailyrollup.rollups WHERE live = 'prepared'::regclass}, 'a reseed');
+quiet();
+sleep 1.5;
+is(workers($postgres, $mark), 1, 'by one worker');
 
 # --------------------------------------------------- a rollup that is never due
 
