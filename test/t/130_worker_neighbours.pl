@@ -208,6 +208,15 @@ wait_for(q{reseed IS NULL FROM dailyrollup.rollups WHERE live = 'behind'::regcla
 is(sql(q{SELECT failures FROM dailyrollup.rollups WHERE live = 'waits'::regclass}), '1', 'before what has failed and waits');
 $open->safe('COMMIT;');
 wait_for(q{failures = 0 AND reseed IS NULL FROM rollup_status WHERE rollup = 'waits'::regclass}, 'which is served then');
+
+# stop.c, lock_in_slice: who queues for a lock, a moment of each two, can be canceled
+$open->safe('BEGIN; SELECT count(*) FROM held;');
+for my $timeout (1500, 1600)
+{
+	$node->psql('postgres', "SET statement_timeout = $timeout; SELECT rollup_drop('waits', true)", stderr => \$stderr);
+	like($stderr, qr/canceling statement due to statement timeout/, "canceled after $timeout ms");
+}
+$open->safe('COMMIT;');
 $node->safe_psql('postgres', q{ALTER SYSTEM RESET dailyrollup.writer_timeout});
 $node->reload;
 sql(q{SELECT rollup_drop('waits', true)});
