@@ -89,11 +89,6 @@ extern DrRollup *dr_catalog_find(Oid live, Snapshot snapshot);
 extern List *dr_catalog_find_versions(Oid live);
 extern DrRollup *dr_catalog_find_id(int32 id);
 extern List *dr_catalog_all(void);
-extern Oid	dr_catalog_strange_part(const DrRollup *rollup, bool with_shadow);
-extern void dr_catalog_check_parts(const DrRollup *rollup, bool with_shadow);
-extern DrRollup *dr_catalog_owned(Oid live);
-extern DrRollup *dr_catalog_owned_remains(Oid live);
-extern List *dr_catalog_owned_all(void);
 extern char *dr_catalog_name(Oid relation);
 extern bool dr_catalog_may_see(Oid live);
 

@@ -29,6 +29,7 @@
 #include "identity.h"
 #include "intact.h"
 #include "objects.h"
+#include "owned.h"
 #include "query.h"
 
 static void
@@ -389,7 +390,7 @@ return_counts(ReturnSetInfo *result, Oid live)
 	rollup = dr_catalog_find(live, NULL);
 	if (rollup == NULL)
 		return;
-	dr_catalog_check_parts(rollup, true);
+	dr_owned_check_parts(rollup, true);
 	dr_intact_warn(rollup);
 	return_count(result, rollup, "live", live);
 	if (!OidIsValid(rollup->shadow))
@@ -402,8 +403,8 @@ return_counts(ReturnSetInfo *result, Oid live)
 Datum
 dailyrollup_check(PG_FUNCTION_ARGS)
 {
-	List	   *rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() :
-		list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
+	List	   *rollups = PG_ARGISNULL(0) ? dr_owned_all() :
+		list_make1(dr_owned_rollup(PG_GETARG_OID(0)));
 	ListCell   *cell;
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -421,7 +422,7 @@ begin_comparison(Oid live)
 {
 	DrRollup   *rollup;
 
-	dr_catalog_owned(live);
+	dr_owned_rollup(live);
 	PushActiveSnapshot(XactIsoLevel == XACT_READ_COMMITTED ?
 					   GetLatestSnapshot() : GetTransactionSnapshot());
 	rollup = dr_catalog_find(live, GetActiveSnapshot());
@@ -493,7 +494,7 @@ dailyrollup_diff(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rollup \"%s\" was promoted, or left state shadow, meanwhile",
 						dr_catalog_name(rollup->live))));
-	dr_catalog_check_parts(rollup, true);
+	dr_owned_check_parts(rollup, true);
 	diff((ReturnSetInfo *) fcinfo->resultinfo, rollup, scope_is_all(fcinfo, rollup));
 	PopActiveSnapshot();
 	return (Datum) 0;
@@ -506,7 +507,7 @@ dailyrollup_definition(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	rollup = dr_owned_rollup(PG_GETARG_OID(0));
 	PG_RETURN_TEXT_P(cstring_to_text(definition_text(rollup,
 													 dr_definition_read(rollup->source, rollup->events, rollup->definition),
 													 !PG_ARGISNULL(1),

@@ -57,6 +57,7 @@
 #include "intact.h"
 #include "locks.h"
 #include "objects.h"
+#include "owned.h"
 #include "plans.h"
 #include "query.h"
 #include "watermark.h"
@@ -539,7 +540,7 @@ PG_FUNCTION_INFO_V1(dailyrollup_mark);
 Datum
 dailyrollup_mark(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	DrRollup   *rollup = dr_owned_rollup(PG_GETARG_OID(0));
 	TimestampTz start = PG_GETARG_TIMESTAMPTZ(1);
 	TimestampTz end = PG_GETARG_TIMESTAMPTZ(2);
 	DrDefinition *def = dr_definition_read(rollup->source, rollup->events, rollup->definition);

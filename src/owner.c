@@ -12,7 +12,7 @@
  *		refresh, promote			hand a shadow over
  *
  * Where a part still belongs to somebody else, routines of the owner's refuse
- * (dr_catalog_owned): they would run with rights that do not fit.
+ * (dr_owned_rollup): they would run with rights that do not fit.
  */
 #include "owner.h"
 
@@ -28,6 +28,7 @@
 #include "debug.h"
 #include "locks.h"
 #include "objects.h"
+#include "owned.h"
 #include "source.h"
 #include "stop.h"
 #include "view.h"
@@ -77,7 +78,7 @@ renew_view(Oid live)
 void
 dr_owner_follow(const DrRollup *rollup)
 {
-	if (!OidIsValid(dr_catalog_strange_part(rollup, true)))
+	if (!OidIsValid(dr_owned_strange_part(rollup, true)))
 		return;
 	DR_WAITPOINT("owner-changed");
 	dr_locks_exclude_refresh(rollup->definition, dr_catalog_name(rollup->live));

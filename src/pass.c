@@ -30,6 +30,7 @@
 #include "guc.h"
 #include "late.h"
 #include "locks.h"
+#include "owned.h"
 #include "patience.h"
 #include "progress.h"
 #include "promote.h"
@@ -229,7 +230,7 @@ make_step(DrPass *pass, DrStep *step)
 
 	if (rollup == NULL)
 		return false;
-	dr_catalog_owned(pass->live);
+	dr_owned_rollup(pass->live);
 	if (!dr_locks_refresh_if_free(rollup->definition))
 	{
 		pass->skipped = true;

@@ -40,6 +40,7 @@
 #include "late.h"
 #include "locks.h"
 #include "objects.h"
+#include "owned.h"
 #include "owner.h"
 #include "query.h"
 #include "replace.h"
@@ -184,13 +185,13 @@ can_promote(const DrRollup *rollup)
 static DrRollup *
 lock_and_settle(Oid live, bool ordered)
 {
-	DrRollup   *rollup = dr_catalog_owned(live);
+	DrRollup   *rollup = dr_owned_rollup(live);
 	DrDefinition *def;
 	int			waits;
 
 	dr_locks_refresh(rollup->definition, dr_catalog_name(live));
 	dr_late_forget_thresholds();
-	rollup = dr_catalog_owned(live);
+	rollup = dr_owned_rollup(live);
 	dr_watermark_check_zone(live);
 	dr_locks_check_not_in_use(rollup->source, "promote a rollup of");
 	dr_late_check_triggers(rollup);
@@ -198,7 +199,7 @@ lock_and_settle(Oid live, bool ordered)
 	if (!OidIsValid(rollup->shadow))
 		return rollup;
 	dr_stop_users(rollup->shadow, AccessExclusiveLock);
-	rollup = dr_catalog_owned(live);
+	rollup = dr_owned_rollup(live);
 	if (!can_promote(rollup) || (ordered && rollup->state != DR_STATE_SHADOW))
 		return rollup;
 	def = dr_definition_read(rollup->source, rollup->events, rollup->definition);
@@ -335,7 +336,7 @@ dailyrollup_promote(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	dr_locks_check_transaction("rollup_promote()");
-	rollups = named ? list_make1(dr_catalog_owned(PG_GETARG_OID(0))) : dr_catalog_owned_all();
+	rollups = named ? list_make1(dr_owned_rollup(PG_GETARG_OID(0))) : dr_owned_all();
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, rollups)
 		promote_one((ReturnSetInfo *) fcinfo->resultinfo, lfirst(cell), named);

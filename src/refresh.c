@@ -45,6 +45,7 @@
 #include "locks.h"
 #include "merge.h"
 #include "objects.h"
+#include "owned.h"
 #include "owner.h"
 #include "query.h"
 #include "shadow.h"
@@ -238,7 +239,7 @@ prepare(Refresh *refresh, bool given, TimestampTz wanted)
 	dr_late_forget_thresholds();
 	if (!read_rollup(refresh))
 		return false;
-	dr_catalog_check_parts(refresh->rollup, false);
+	dr_owned_check_parts(refresh->rollup, false);
 	refresh->boundary = choose_boundary(refresh, given, wanted);
 	if (!can_refresh(refresh))
 		complain_of_state(refresh->rollup);
@@ -566,7 +567,7 @@ dailyrollup_refresh(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	dr_locks_check_transaction("rollup_refresh()");
-	rollups = PG_ARGISNULL(0) ? dr_catalog_owned_all() : list_make1(dr_catalog_owned(PG_GETARG_OID(0)));
+	rollups = PG_ARGISNULL(0) ? dr_owned_all() : list_make1(dr_owned_rollup(PG_GETARG_OID(0)));
 	InitMaterializedSRF(fcinfo, 0);
 
 	foreach(cell, rollups)

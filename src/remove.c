@@ -20,6 +20,7 @@
 #include "guard.h"
 #include "locks.h"
 #include "objects.h"
+#include "owned.h"
 #include "stop.h"
 
 static void
@@ -124,14 +125,14 @@ Datum
 dailyrollup_drop(PG_FUNCTION_ARGS)
 {
 	Oid			live = PG_GETARG_OID(0);
-	DrRollup   *rollup = dr_catalog_owned_remains(live);
+	DrRollup   *rollup = dr_owned_remains(live);
 
 	PreventCommandIfReadOnly("rollup_drop()");
 
 	/* In lock order.  A writer that holds the source may still have to read
 	 * the definition: of that only the refresh lock is taken first. */
 	dr_locks_refresh(rollup->definition, dr_catalog_name(live));
-	stop_everybody(dr_catalog_owned_remains(live));
-	dr_remove(dr_catalog_owned_remains(live), PG_GETARG_BOOL(1), DROP_RESTRICT);
+	stop_everybody(dr_owned_remains(live));
+	dr_remove(dr_owned_remains(live), PG_GETARG_BOOL(1), DROP_RESTRICT);
 	PG_RETURN_VOID();
 }

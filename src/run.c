@@ -18,6 +18,7 @@
 
 #include "boundary.h"
 #include "catalog.h"
+#include "owned.h"
 #include "pass.h"
 #include "steps.h"
 
@@ -91,11 +92,11 @@ dailyrollup_run(PG_FUNCTION_ARGS)
 	before = MemoryContextSwitchTo(context);
 	if (PG_ARGISNULL(0))
 	{
-		foreach(cell, dr_catalog_owned_all())
+		foreach(cell, dr_owned_all())
 			lives = lappend_oid(lives, ((DrRollup *) lfirst(cell))->live);
 	}
 	else
-		lives = list_make1_oid(dr_catalog_owned(PG_GETARG_OID(0))->live);
+		lives = list_make1_oid(dr_owned_rollup(PG_GETARG_OID(0))->live);
 
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
@@ -178,7 +179,7 @@ return_plan(ReturnSetInfo *result, DrRollup *rollup)
 Datum
 dailyrollup_plan(PG_FUNCTION_ARGS)
 {
-	List	   *rollups = dr_catalog_owned_all();
+	List	   *rollups = dr_owned_all();
 	ListCell   *cell;
 
 	InitMaterializedSRF(fcinfo, 0);

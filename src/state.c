@@ -37,6 +37,7 @@
 #include "locks.h"
 #include "merge.h"
 #include "objects.h"
+#include "owned.h"
 #include "query.h"
 #include "shadow.h"
 #include "stop.h"
@@ -151,7 +152,7 @@ dr_state_leave_on(DrRollup *rollup, DrState to)
 
 	dr_late_check_triggers(rollup);
 	stop_writers(rollup);
-	rollup = dr_catalog_owned(rollup->live);
+	rollup = dr_owned_rollup(rollup->live);
 	if (rollup->state != DR_STATE_ON || !rollup->has_watermark || rollup->reseed != NULL)
 		dr_catalog_complain_of_change(rollup);
 	DR_WAITPOINT("leave-on-stopped");
@@ -161,7 +162,7 @@ dr_state_leave_on(DrRollup *rollup, DrState to)
 	dr_shadow_drop(rollup);
 	dr_catalog_change_state(rollup, to);
 	if (to == DR_STATE_SHADOW)
-		dr_shadow_create(dr_catalog_owned(rollup->live), definition_of(rollup));
+		dr_shadow_create(dr_owned_rollup(rollup->live), definition_of(rollup));
 	dr_locks_unlimit_waits(waits);
 	DR_WAITPOINT_IN_COMMIT("leave-on-in-commit");
 }
@@ -363,11 +364,11 @@ PG_FUNCTION_INFO_V1(dailyrollup_reseed);
 static DrRollup *
 take(Oid live)
 {
-	dr_locks_refresh(dr_catalog_owned(live)->definition, dr_catalog_name(live));
+	dr_locks_refresh(dr_owned_rollup(live)->definition, dr_catalog_name(live));
 
 	/* our own writes that follow must meet the lock, not an old threshold */
 	dr_late_forget_thresholds();
-	return dr_catalog_owned(live);
+	return dr_owned_rollup(live);
 }
 
 Datum
@@ -379,7 +380,7 @@ dailyrollup_alter(PG_FUNCTION_ARGS)
 	PreventCommandIfReadOnly("rollup_alter()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	rollup = dr_owned_rollup(PG_GETARG_OID(0));
 	if (!PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -415,7 +416,7 @@ dailyrollup_recompute(PG_FUNCTION_ARGS)
 	int			waits;
 
 	dr_locks_check_transaction("rollup_recompute()");
-	check_recomputable(dr_catalog_owned(PG_GETARG_OID(0)));
+	check_recomputable(dr_owned_rollup(PG_GETARG_OID(0)));
 	rollup = take(PG_GETARG_OID(0));
 	check_recomputable(rollup);
 	waits = dr_locks_limit_waits();
@@ -428,7 +429,7 @@ dailyrollup_recompute(PG_FUNCTION_ARGS)
 Datum
 dailyrollup_flush(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	DrRollup   *rollup = dr_owned_rollup(PG_GETARG_OID(0));
 	uint64		keys;
 	int			waits;
 
@@ -443,7 +444,7 @@ dailyrollup_flush(PG_FUNCTION_ARGS)
 Datum
 dailyrollup_reseed(PG_FUNCTION_ARGS)
 {
-	DrRollup   *rollup = dr_catalog_owned(PG_GETARG_OID(0));
+	DrRollup   *rollup = dr_owned_rollup(PG_GETARG_OID(0));
 
 	PreventCommandIfReadOnly("rollup_reseed()");
 	if (rollup->state == DR_STATE_SHADOW)

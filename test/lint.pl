@@ -14,7 +14,7 @@ my @layers = (
   [qw(dailyrollup compat image pack room attempt)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns order partner parallel worth patch)],
   [qw(catalog databases definition duplicates phrase patience tallyplan rival scan marks descent)],
-  [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout permit)],
+  [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout permit owned)],
   [qw(query compare target content intact intake tail view)],
   [qw(folding event check current guard adopt steps replace sweep)],
   [qw(handover gather)],

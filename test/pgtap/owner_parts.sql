@@ -3,7 +3,7 @@
 -- preloaded knows nothing of: each routine of the owner's tells what to do, and that
 -- brings all together again.
 --
--- Fails when the parts are not looked at (dr_catalog_check_parts in catalog.c), and when
+-- Fails when the parts are not looked at (dr_owned_check_parts in owned.c), and when
 -- ALTER TABLE source OWNER looks at live alone (dr_owner_follow in owner.c).
 \ir lib/begin.sql
 CREATE ROLE op_owner;

@@ -1,7 +1,7 @@
 -- What a superuser drops while our event triggers are off leaves a rollup without
 -- a table: its routines tell so, others are served, and rollup_drop removes the rest.
 --
--- Fails when nobody asks whether live is there (dr_catalog_owned in catalog.c) or may
+-- Fails when nobody asks whether live is there (dr_owned_rollup in catalog.c) or may
 -- remove what is left (is_owned there); and when a table that is gone has no error
 -- (dr_phrase_relation in phrase.c).
 \ir lib/begin.sql
