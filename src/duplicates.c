@@ -63,6 +63,31 @@ index_forbids_duplicates(const DrDefinition *def, Relation source, Relation inde
 	return true;
 }
 
+static bool
+is_key(const DrDefinition *def, int event)
+{
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		const Node *expr = def->columns[def->keys[i]].expr;
+
+		if (IsA(expr, Var) && ((const Var *) expr)->varattno == event + 1)
+			return true;
+	}
+	return false;
+}
+
+/* Can two events of a key have one time?  Not where key and time tell an event.  The
+ * definition is one that was read. */
+bool
+dr_duplicates_may_tie(const DrDefinition *def)
+{
+	Assert(def->vars_of != def->source);
+	for (int i = 0; i < def->ndedup; i++)
+		if (def->dedup_by[i] != 0 && !is_key(def, def->dedup_by[i]))
+			return true;
+	return def->ndedup == 0;
+}
+
 /* Must duplicates be looked for?  Not where a unique index forbids them; the
  * caller holds a lock on the source that keeps the index. */
 bool

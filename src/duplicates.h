@@ -9,6 +9,7 @@
 
 #include "dailyrollup.h"
 
+extern bool dr_duplicates_may_tie(const DrDefinition *def);
 extern bool dr_duplicates_are_possible(const DrDefinition *def);
 
 #endif							/* DR_DUPLICATES_H */

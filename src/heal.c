@@ -226,16 +226,20 @@ recompute(const Heal *heal)
 }
 
 /*
- * Can late rows be merged at all?  Not where a mark holds none, nor where the
- * table may refuse, or change, what late rows alone give a key that it has: the
- * statement that merges them proposes that first.
+ * Can late rows be merged at all?  Not where a mark holds none; nor where one may
+ * have the time of a NULL that is stored as a constant (a fold's rows have later
+ * times than any stored one); nor where the table may refuse, or change, what late
+ * rows alone give a key that it has: the statement that merges them proposes that
+ * first.
  */
 static bool
 can_merge(const DrDefinition *def, Oid table)
 {
 	LockRelationOid(table, RowExclusiveLock);
 	return dr_guc_fold_method != DR_FOLD_STATEMENT &&
-		dr_objects_mark_holds_event(def) && dr_folding_takes_any(def, table);
+		dr_objects_mark_holds_event(def) &&
+		!(dr_folding_is_blind_at_ties(def) && dr_duplicates_may_tie(def)) &&
+		dr_folding_takes_any(def, table);
 }
 
 /*

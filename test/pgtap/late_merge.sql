@@ -8,7 +8,8 @@
 -- (dr_query_waiting in query.c); when an event in two rows counts twice, and when
 -- WHERE meets a row that is gone (dr_query_merge_added); when a change of zone
 -- begins no new epoch (catalog_write.c); when late rows are merged into a table
--- that refuses what they alone give (can_merge in heal.c); when a frozen row is
+-- that refuses what they alone give, or at the time of a NULL that a constant hides
+-- (can_merge in heal.c); when a frozen row is
 -- held by its mark (capture.c); when a row of dailyrollup.rollups that comes from
 -- a dump says as much as one that was here all the time
 -- (dailyrollup_rollup_inserted in catalog.c).
@@ -136,6 +137,22 @@ SELECT * FROM lm.late('lm.gone', 2, 'rows that were detached since');
 SELECT results_eq($$SELECT k, n FROM lm.gone WHERE k IN ('new', 'gone')$$, $$VALUES ('new', 1::bigint)$$, 'are not merged');
 ROLLBACK TO a;
 SELECT rollup_drop('lm.gone', true) IS NULL AS dropped \gset
+
+-- a late value at the time of a NULL that a constant hides: it wins; and where key
+-- and time tell an event, nothing comes at that time but the event once more
+SELECT rollup_create(name, $$SELECT k, count(*) AS n, min(ts) AS first, max(ts) AS seen, coalesce(earliest(v, ts), -1) AS v, coalesce(latest(v, ts), -2) AS w
+  FROM lm.src GROUP BY k$$, 'ts', dedup_by => dedup, dedup_order => ordered, mode => 'on') AS live
+FROM (VALUES ('lm.tied', NULL::name[], NULL::name[]), ('lm.tied_events', '{k,ts,note}', '{id}'), ('lm.untied', '{ts,k}', '{id}')) v(name, dedup, ordered);
+INSERT INTO lm.src VALUES ('hidden', '2026-01-01 12:00', NULL, 'a', 2);
+SELECT rollup_refresh(r, '2026-01-03') IS NOT NULL AS refreshed FROM unnest('{lm.tied,lm.tied_events,lm.untied}'::regclass[]) r;
+SELECT lm.poison(r) FROM unnest('{lm.tied,lm.tied_events,lm.untied}'::regclass[]) r;
+INSERT INTO lm.src VALUES ('hidden', '2026-01-01 12:00', 0, 'b', 1), ('plain', '2026-01-01 12:20', 9, 'late', 9);
+SELECT lm.late(r, 2, r::text) FROM unnest('{lm.tied,lm.tied_events,lm.untied}'::regclass[]) r;
+SELECT results_eq($$SELECT n, v, w FROM lm.tied WHERE k = 'hidden' UNION ALL SELECT n, v, w FROM lm.tied_events WHERE k = 'hidden' UNION ALL SELECT n, v, w FROM lm.untied WHERE k = 'hidden'$$,
+  'VALUES (2::bigint, 0, 0), (2, 0, 0), (1, 0, 0)', 'a late value at the time of a hidden NULL wins');
+SELECT results_eq($$SELECT n > 1000 FROM lm.tied WHERE k = 'plain' UNION ALL SELECT n > 1000 FROM lm.tied_events WHERE k = 'plain' UNION ALL SELECT n > 1000 FROM lm.untied WHERE k = 'plain'$$,
+  'VALUES (false), (false), (true)', 'where one may come, nothing is merged');
+SELECT rollup_drop(r, true) IS NULL AS dropped FROM unnest('{lm.tied,lm.tied_events,lm.untied}'::regclass[]) r;
 
 -- without deduplication each row counts
 SELECT rollup_create('lm.every', 'SELECT k, count(*) AS n, sum(v) AS total FROM lm.src GROUP BY k', 'ts', mode => 'on') AS live \gset
