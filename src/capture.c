@@ -228,7 +228,7 @@ dailyrollup_capture(PG_FUNCTION_ARGS)
 				 errhint("They are made by rollup_create.")));
 	plans = dr_plans_of_id(pg_strtoint32(trigger->tg_trigger->tgargs[0]));
 	if (plans == NULL)
-		(void) dr_catalog_table("rollups");	/* an error where we cannot know */
+		dr_catalog_check_installed();
 	else
 	{
 		plans->uses++;

@@ -32,8 +32,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "boundary.h"
-#include "compat.h"
 #include "guc.h"
 #include "identity.h"
 #include "shared.h"
@@ -243,6 +241,14 @@ bool
 dr_catalog_is_installed(void)
 {
 	return OidIsValid(find_table("rollups"));
+}
+
+/* For whoever would find no rollup without them, and take that for the truth. */
+void
+dr_catalog_check_installed(void)
+{
+	if (!dr_catalog_is_installed())
+		dr_identity_complain_of_drop();
 }
 
 /* Ours of that name; an error where the extension is gone. */

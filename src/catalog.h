@@ -100,5 +100,6 @@ extern bool dr_catalog_folds(const DrRollup *rollup);
 extern char dr_catalog_dirties_live(const DrRollup *rollup);
 extern Oid	dr_catalog_table(const char *name);
 extern bool dr_catalog_is_installed(void);
+extern void dr_catalog_check_installed(void);
 
 #endif							/* DR_CATALOG_H */

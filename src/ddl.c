@@ -418,7 +418,7 @@ dailyrollup_truncated(PG_FUNCTION_ARGS)
 				 errmsg("this function serves the TRUNCATE triggers of a rollup's source alone"),
 				 errhint("They are made by rollup_create.")));
 	id = pg_strtoint32(trigger->tg_trigger->tgargs[0]);
-	(void) dr_catalog_table("rollups"); /* an error where we cannot know */
+	dr_catalog_check_installed();
 	rollups = rollups_above(RelationGetRelid(trigger->tg_relation));
 	foreach(cell, rollups)
 	{

@@ -178,7 +178,7 @@ dailyrollup_guard(PG_FUNCTION_ARGS)
 	live = RelationGetRelid(trigger->tg_relation);
 	if (is_ours(live))
 		PG_RETURN_POINTER(NULL);
-	(void) dr_catalog_table("rollups"); /* an error where we cannot know */
+	dr_catalog_check_installed();
 	rollup = dr_catalog_find(live, NULL);
 	if (rollup != NULL && is_kept(rollup))
 		ereport(ERROR,

@@ -164,7 +164,7 @@ RESET dailyrollup.writer_timeout;
 
 -- ==== Everything is found by our schema's name: were it renamed, late rows would be
 -- written, the source emptied and live changed, and nobody would ever know.  Protects
--- check_schema in ddl.c, and dr_catalog_table in the triggers' functions.
+-- check_schema in ddl.c, and dr_catalog_check_installed in the triggers' functions.
 SELECT is(try('ALTER SCHEMA dailyrollup RENAME TO ax_renamed'), '0A000 schema "dailyrollup" cannot be renamed', 'our schema keeps its name');
 -- (a session that remembers the rollups)
 INSERT INTO ax.plain VALUES ('a', '2026-01-01', 1);
