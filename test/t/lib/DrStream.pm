@@ -488,6 +488,7 @@ sub rollups
 #	fresh		with texts that are parsed anew
 #	unfolded	this transaction has written: where live shows that only later,
 #				nothing is looked at
+#	overtaken	and by a state that this transaction does not see yet
 #	brief		no lock on the shadow is left behind
 #	right		live is the oracle's, whatever the state
 sub create_check
@@ -575,7 +576,7 @@ BEGIN
 	IF check_w_ IS DISTINCT FROM (CASE check_now_.state WHEN 'shadow' THEN check_now_.shadow_watermark ELSE check_now_.watermark END) THEN
 		RETURN NEXT 'rollup_watermark: ' || coalesce(check_w_::text, 'null');
 	END IF;
-	IF check_folds_ AND check_flags_ ~ 'unfolded' THEN
+	IF check_flags_ ~ 'overtaken' OR check_folds_ AND check_flags_ ~ 'unfolded' THEN
 		RETURN;
 	END IF;
 
@@ -707,6 +708,14 @@ sub random_settings
 	return join '', map { "SET $_;\n" } @sets;
 }
 
+# Do others see writes to the rollup's source folded, now?
+sub folds_now
+{
+	my ($self, $rollup) = @_;
+
+	return $self->safe("SELECT fold AND state IN ('off', 'shadow') FROM dailyrollup.rollups WHERE id = $rollup->{id};") eq 't';
+}
+
 # Checks every rollup in a session; what a session with an aborted transaction
 # would say is not asked.  Options: inside => within a transaction, which folds
 # first by chance; brief => others go on meanwhile: no lock on the shadow stays,
@@ -732,6 +741,7 @@ sub check
 		my $number = $rollup->{number};
 		my $condition = $self->condition($rollup);
 		my $right = ($option{right} // 0) == $rollup ? ' right' : '';
+		my $overtaken = $flags =~ /unfolded/ && $self->{serial}{$name} && $self->folds_now($rollup) ? ' overtaken' : '';
 		my $sql = $option{inside} ? '' : $self->random_settings;
 		if (($session->{prepared}{$number} // 0) != $rollup->{epoch} && !$option{inside})
 		{
@@ -741,12 +751,12 @@ sub check
 		# what others commit between two of its queries must not be seen by one alone
 		my $one_snapshot = $option{brief} && !$option{inside};
 		$sql .= 'BEGIN ISOLATION LEVEL REPEATABLE READ; ' if $one_snapshot;
-		$sql .= "SELECT * FROM $self->{setting}{schema}.check_$number(\$c\$$condition\$c\$, '$flags$right');";
+		$sql .= "SELECT * FROM $self->{setting}{schema}.check_$number(\$c\$$condition\$c\$, '$flags$right$overtaken');";
 		$sql .= ' COMMIT;' if $one_snapshot;
 		my $answer = $session->run($sql);
 		$answer =~ s/^is (\w+) (\S+) (true|false) (\S+)\n// or die "session $name: no answer from the check:\n$answer";
 		my ($state, $w, $fold) = ($1, $2 eq 'null' ? undef : $2, $3 eq 'true');
-		my $shown = $state ne 'off' && $state ne 'shadow' || $fold && $flags !~ /unfolded/;
+		my $shown = !$overtaken && ($state ne 'off' && $state ne 'shadow' || $fold && $flags !~ /unfolded/);
 		if ($shown && ($session->{prepared}{$number} // 0) == $rollup->{epoch})
 		{
 			my $key = $rollup->{keys}[0];
