@@ -1,6 +1,6 @@
 # The daily refresh against DuckDB's own fold of the same rows, in its memory,
 # with two threads; and against the same merged into a table of DuckDB's in a
-# file, and committed.  Where node and @duckdb/node-api are there.
+# file, which is written anew, and committed.  Where node and @duckdb/node-api are there.
 use strict;
 use warnings;
 use FindBin;
