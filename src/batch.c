@@ -8,6 +8,10 @@
  *		a subtransaction aborts		its batches go
  *		a subtransaction commits	its batches become its parent's
  *
+ * The latter cannot fail, for then some would be the parent's whose rows are gone:
+ * what does not fit into memory together remains apart, and goes to a temporary
+ * file when there is more.
+ *
  * Where a batch is folded in a subtransaction that aborts, what the levels
  * above it had written is to be folded again: a batch remembers in which level
  * it was folded.
@@ -15,13 +19,10 @@
 #include "batch.h"
 
 #include "access/detoast.h"
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 
 #include "folding.h"
 #include "guard.h"
@@ -32,6 +33,9 @@ static List *batches = NIL;
 
 /* Some have been folded. */
 static bool any_folded = false;
+
+/* Some of one level did not fit into memory together. */
+static bool crowded = false;
 
 static DrBatch *
 nth_last(int n)
@@ -54,19 +58,6 @@ describe_rows(const DrDefinition *def)
 	return desc;
 }
 
-/* A store that outlives the current subtransaction. */
-static Tuplestorestate *
-begin_store(void)
-{
-	ResourceOwner before = CurrentResourceOwner;
-	Tuplestorestate *store;
-
-	CurrentResourceOwner = TopTransactionResourceOwner;
-	store = tuplestore_begin_heap(true, false, work_mem);
-	CurrentResourceOwner = before;
-	return store;
-}
-
 /* An empty batch, in a memory context of its own. */
 static DrBatch *
 make_batch(Oid live, int32 rollup, bool backfill, TupleDesc desc)
@@ -80,10 +71,20 @@ make_batch(Oid live, int32 rollup, bool backfill, TupleDesc desc)
 	batch->live = live;
 	batch->rollup = rollup;
 	batch->backfill = backfill;
-	batch->desc = CreateTupleDescCopy(desc);
-	batch->rows = begin_store();
+	dr_rows_make(&batch->rows, desc);
 	MemoryContextSwitchTo(before);
 	return batch;
+}
+
+/* Of two that do not fit together one takes more than half of the memory. */
+static void
+make_room(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, batches)
+		dr_rows_store_half(&((DrBatch *) lfirst(cell))->rows);
+	crowded = false;
 }
 
 /* The batch that the current level writes to. */
@@ -103,6 +104,8 @@ batch_of(const DrPlans *plans, bool backfill)
 			return batch;
 	}
 
+	if (crowded)
+		make_room();
 	batch = make_batch(plans->live, plans->rollup->id, backfill, describe_rows(plans->def));
 	batch->source = plans->def->source;
 	batch->level = level;
@@ -119,7 +122,7 @@ held_value(DrBatch *batch, int i, Datum value)
 {
 	struct varlena *held;
 
-	if (TupleDescAttr(batch->desc, i)->attlen != -1 ||
+	if (TupleDescAttr(batch->rows.desc, i)->attlen != -1 ||
 		!VARATT_IS_EXTERNAL(DatumGetPointer(value)))
 		return value;
 	held = detoast_external_attr((struct varlena *) DatumGetPointer(value));
@@ -147,43 +150,37 @@ dr_batch_collect(DrPlans *plans, const Datum *event, const bool *nulls,
 		values[i] = nulls[i] ? (Datum) 0 : held_value(batch, i, event[i]);
 	values[n] = BoolGetDatum(added);
 	isnull[n] = false;
-	tuplestore_putvalues(batch->rows, batch->desc, values, isnull);
+	dr_rows_put(&batch->rows, values, isnull);
 	batch->touches |= !added;
-	batch->count++;
 }
 
 static void
-append_rows(DrBatch *to, DrBatch *from)
+add_what_is_told(DrBatch *to, const DrBatch *from)
 {
-	MemoryContext before = MemoryContextSwitchTo(from->context);
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(from->desc, &TTSOpsMinimalTuple);
-
-	tuplestore_rescan(from->rows);
-	while (tuplestore_gettupleslot(from->rows, true, false, slot))
-		tuplestore_puttupleslot(to->rows, slot);
-	ExecDropSingleTupleTableSlot(slot);
 	to->touches |= from->touches;
-	to->count += from->count;
 	to->held += from->held;
-	MemoryContextSwitchTo(before);
 }
 
 /* Free a batch that is no longer in the list. */
 void
 dr_batch_end(DrBatch *batch)
 {
-	tuplestore_end(batch->rows);
+	dr_rows_end(&batch->rows);
 	MemoryContextDelete(batch->context);
 }
 
+/* One that could be joined with it, if both fit. */
 static DrBatch *
 find_alike(const DrBatch *batch, SubTransactionId level)
 {
+	if (batch->rows.store != NULL)
+		return NULL;
 	for (int i = 0; i < list_length(batches) && nth_last(i)->level >= level; i++)
 	{
 		DrBatch    *other = nth_last(i);
 
-		if (other != batch && other->live == batch->live && other->rollup == batch->rollup &&
+		if (other != batch && other->rows.store == NULL &&
+			other->live == batch->live && other->rollup == batch->rollup &&
 			other->level == level && other->backfill == batch->backfill &&
 			other->folded_in == batch->folded_in)
 			return other;
@@ -192,14 +189,19 @@ find_alike(const DrBatch *batch, SubTransactionId level)
 }
 
 /* The fewer rows go to the more: a transaction may have very many levels, each of a
- * few rows, which end one after the other. */
+ * few rows, which end one after the other.  Raises no error. */
 static void
 join(DrBatch *one, DrBatch *other)
 {
-	DrBatch    *more = one->count > other->count ? one : other;
+	DrBatch    *more = one->rows.count > other->rows.count ? one : other;
 	DrBatch    *less = more == one ? other : one;
 
-	append_rows(more, less);
+	if (!dr_rows_join(&more->rows, &less->rows))
+	{
+		crowded = true;
+		return;
+	}
+	add_what_is_told(more, less);
 	batches = list_delete_ptr(batches, less);
 	dr_batch_end(less);
 }
@@ -309,8 +311,9 @@ dr_batch_take(Oid live, int32 rollup, bool backfill)
 		if (batch->rollup == rollup)
 		{
 			if (taken == NULL)
-				taken = make_batch(live, rollup, backfill, batch->desc);
-			append_rows(taken, batch);
+				taken = make_batch(live, rollup, backfill, batch->rows.desc);
+			dr_rows_append(&taken->rows, &batch->rows);
+			add_what_is_told(taken, batch);
 		}
 		batch->folded_in = level;
 		any_folded = true;
@@ -366,6 +369,7 @@ transaction_ended(XactEvent event, void *arg)
 	{
 		batches = NIL;
 		any_folded = false;
+		crowded = false;
 	}
 }
 
@@ -373,7 +377,7 @@ static void
 subtransaction_ends(SubXactEvent event, SubTransactionId mine,
 					SubTransactionId parent, void *arg)
 {
-	if (event == SUBXACT_EVENT_PRE_COMMIT_SUB)
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		level_committed(mine, parent);
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 		level_aborted(mine);

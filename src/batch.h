@@ -9,10 +9,8 @@
 
 #include "dailyrollup.h"
 
-#include "access/tupdesc.h"
-#include "utils/tuplestore.h"
-
 #include "plans.h"
+#include "rows.h"
 
 /* The events that a level of the transaction has written. */
 typedef struct DrBatch
@@ -25,10 +23,8 @@ typedef struct DrBatch
 	SubTransactionId level;
 	SubTransactionId folded_in; /* InvalidSubTransactionId: not folded */
 	bool		touches;		/* some were changed or deleted */
-	int64		count;
 	int64		held;			/* bytes that the source stores out of line */
-	TupleDesc	desc;			/* the events' columns, then DR_FOLDING_ADDED */
-	Tuplestorestate *rows;
+	DrRows		rows;			/* the events' columns, then DR_FOLDING_ADDED */
 } DrBatch;
 
 extern void dr_batch_init(void);

@@ -152,10 +152,10 @@ fold_under_locks(DrPlans *plans, const DrBatch *batch)
 {
 	Tuplestorestate *keys;
 
-	run_statement(plans, FOLD_LOCK, batch->count, 0, NULL, NULL);
-	keys = register_keys(plans, batch->count <= ROWS_OF_KEPT_PLAN);
+	run_statement(plans, FOLD_LOCK, batch->rows.count, 0, NULL, NULL);
+	keys = register_keys(plans, batch->rows.count <= ROWS_OF_KEPT_PLAN);
 	DR_WAITPOINT("fold-locked");
-	run_statement(plans, FOLD_APPLY, batch->count, 0, NULL, NULL);
+	run_statement(plans, FOLD_APPLY, batch->rows.count, 0, NULL, NULL);
 	tuplestore_end(keys);
 }
 
@@ -165,7 +165,7 @@ mark(DrPlans *plans, const DrBatch *batch)
 	Oid			types[1] = {CHAROID};
 	Datum		values[1] = {CharGetDatum(DR_DIRTIES_LIVE)};
 
-	run_statement(plans, FOLD_MARK, batch->count, 1, types, values);
+	run_statement(plans, FOLD_MARK, batch->rows.count, 1, types, values);
 }
 
 /* --------------------------------------------------------- a batch in memory */
@@ -318,11 +318,11 @@ fold_in_memory(DrPlans *plans, const DrBatch *batch)
 	DrGather   *gather;
 	bool		done;
 
-	if (batch->touches || batch->count > ROWS_OF_KEPT_PLAN ||
+	if (batch->touches || batch->rows.count > ROWS_OF_KEPT_PLAN ||
 		batch->held > get_hash_memory_limit() ||
 		dr_guc_fold_method == DR_FOLD_STATEMENT)
 		return false;
-	gather = dr_gather_begin(plans->def, plans->rollup, batch->rows, batch->desc);
+	gather = dr_gather_begin(plans->def, plans->rollup, &batch->rows);
 	if (gather == NULL)
 		return false;
 	done = fold_gathered(plans, gather);
@@ -333,15 +333,16 @@ fold_in_memory(DrPlans *plans, const DrBatch *batch)
 /* ----------------------------------------------------------------- the fold */
 
 static void
-fold_by_statements(DrPlans *plans, const DrBatch *batch)
+fold_by_statements(DrPlans *plans, DrBatch *batch)
 {
-	dr_plans_register(DR_FOLDING_ROWS, batch->desc, batch->rows, estimate(batch->count));
+	dr_plans_register(DR_FOLDING_ROWS, batch->rows.desc, dr_rows_store(&batch->rows),
+					  estimate(batch->rows.count));
 	if (batch->backfill)
 		mark(plans, batch);
 	else if (batch->touches || dr_folding_needs_locks(plans->def))
 		fold_under_locks(plans, batch);
 	else
-		run_statement(plans, FOLD_ADD, batch->count, 0, NULL, NULL);
+		run_statement(plans, FOLD_ADD, batch->rows.count, 0, NULL, NULL);
 }
 
 /* Live is locked, and folded into. */

@@ -138,38 +138,24 @@ add_single(DrGather *gather, Datum *values, bool *nulls)
 	return true;
 }
 
-/* The row of a slot, whose values stay if it is an event's. */
+/* Read the batch; false where a key has a NULL.  The rows of events stay. */
 static bool
-read_row(DrGather *gather, TupleTableSlot *slot, TupleDesc desc)
+read_rows(DrGather *gather, const DrRows *rows)
 {
+	DrRowsReader reader;
 	Datum	   *values;
 	bool	   *nulls;
-
-	slot_getallattrs(slot);
-	if (slot->tts_isnull[0])
-		return true;
-	if (!gather->deduplicate)
-		return add_single(gather, slot->tts_values, slot->tts_isnull);
-	values = palloc(desc->natts * sizeof(Datum));
-	nulls = palloc(desc->natts * sizeof(bool));
-	heap_deform_tuple(ExecCopySlotHeapTuple(slot), desc, values, nulls);
-	return add_row(gather, values, nulls);
-}
-
-/* Read the batch; false where a key has a NULL. */
-static bool
-read_rows(DrGather *gather, Tuplestorestate *rows, TupleDesc desc)
-{
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
 	bool		fit = true;
 
-	tuplestore_rescan(rows);
-	while (fit && tuplestore_gettupleslot(rows, true, false, slot))
+	dr_rows_begin_read(rows, &reader);
+	while (fit && dr_rows_read(&reader, gather->deduplicate, &values, &nulls))
 	{
 		CHECK_FOR_INTERRUPTS();
-		fit = read_row(gather, slot, desc);
+		if (!nulls[0])
+			fit = gather->deduplicate ? add_row(gather, values, nulls) :
+				add_single(gather, values, nulls);
 	}
-	ExecDropSingleTupleTableSlot(slot);
+	dr_rows_end_read(&reader);
 	return fit;
 }
 
@@ -209,9 +195,9 @@ find_newest(const DrDefinition *def)
 }
 
 static bool
-gather_rows(DrGather *gather, const DrRollup *rollup, Tuplestorestate *rows, TupleDesc desc)
+gather_rows(DrGather *gather, const DrRollup *rollup, const DrRows *rows)
 {
-	if (!read_rows(gather, rows, desc))
+	if (!read_rows(gather, rows))
 		return false;
 	for (int i = 0; i < gather->nevents; i++)
 		add_event(gather, &gather->events[i]);
@@ -219,12 +205,12 @@ gather_rows(DrGather *gather, const DrRollup *rollup, Tuplestorestate *rows, Tup
 }
 
 /*
- * Gather the rows, whose columns are those of events.  NULL where that cannot
- * be done.  The caller works as the rollup's owner; all is in its memory.
+ * Gather the rows, whose columns are those of events, and which stay to the end.
+ * NULL where that cannot be done.  The caller works as the rollup's owner; all is in
+ * its memory.
  */
 DrGather *
-dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate *rows,
-				TupleDesc desc)
+dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, const DrRows *rows)
 {
 	bool		deduplicate = dr_duplicates_are_possible(def);
 	DrIntake   *intake = dr_folding_is_blind_at_ties(def) ? NULL :
@@ -253,7 +239,7 @@ dr_gather_begin(const DrDefinition *def, const DrRollup *rollup, Tuplestorestate
 	gather->room = 64;
 	gather->events = palloc(gather->room * sizeof(DrGatherEvent));
 	gather->entries = palloc(gather->room * sizeof(DrEntry *));
-	if (gather_rows(gather, rollup, rows, desc))
+	if (gather_rows(gather, rollup, rows))
 		return gather;
 	dr_gather_end(gather);
 	return NULL;

@@ -11,12 +11,12 @@
 
 #include "access/tupdesc.h"
 #include "storage/itemptr.h"
-#include "utils/tuplestore.h"
 
 #include "catalog.h"
 #include "intake.h"
 #include "keytable.h"
 #include "order.h"
+#include "rows.h"
 #include "tally.h"
 
 /* An event: its row that counts, of those in the batch. */
@@ -68,7 +68,7 @@ typedef struct DrGather
 } DrGather;
 
 extern DrGather *dr_gather_begin(const DrDefinition *def, const DrRollup *rollup,
-								 Tuplestorestate *rows, TupleDesc desc);
+								 const DrRows *rows);
 extern void dr_gather_end(DrGather *gather);
 extern DrFate *dr_gather_fate(const DrGather *gather, const DrEntry *entry);
 

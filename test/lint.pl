@@ -11,7 +11,7 @@ use FindBin;
 # The layers of src/: a file includes its own header and headers of strictly
 # lower layers only.
 my @layers = (
-  [qw(dailyrollup compat image pack room attempt)],
+  [qw(dailyrollup compat image pack room rows attempt)],
   [qw(guc shared boundary identity debug aggregates keytable measure expression shape source columns order partner parallel worth patch)],
   [qw(catalog databases definition duplicates phrase patience tallyplan rival scan marks descent)],
   [qw(announce catalog_write locks stop request objects plans progress watermark change tally seen marked layout permit owned)],
