@@ -77,6 +77,9 @@ typedef struct Threshold
 
 static HTAB *thresholds = NULL;
 
+/* The one that was asked for before; NULL: none. */
+static Threshold *last = NULL;
+
 /* Thresholds of an earlier generation are void. */
 static uint64 generation = 0;
 
@@ -111,6 +114,7 @@ transaction_ended(XactEvent event, void *arg)
 		return;
 	hash_destroy(thresholds);
 	thresholds = NULL;
+	last = NULL;
 }
 
 void
@@ -158,16 +162,25 @@ highest_boundary(const DrWatermark *known)
 	return highest;
 }
 
+static bool
+holds(const Threshold *entry)
+{
+	return entry->lxid == dr_my_lxid() && entry->generation == generation;
+}
+
 /* The caller has a lock on the source or the leaf that it writes to, and has
  * written a row. */
 static const Threshold *
 threshold_of(Oid live)
 {
 	bool		found;
-	Threshold  *entry = enter_threshold(live, &found);
+	Threshold  *entry;
 	const DrWatermark *known;
 
-	if (found && entry->lxid == dr_my_lxid() && entry->generation == generation)
+	if (last != NULL && last->live == live && holds(last))
+		return last;
+	last = entry = enter_threshold(live, &found);
+	if (found && holds(entry))
 		return entry;
 	entry->lxid = InvalidLocalTransactionId;
 

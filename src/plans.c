@@ -27,6 +27,10 @@ typedef struct PlansSlot
 } PlansSlot;
 
 static HTAB *slots = NULL;
+
+/* The one that was asked for by its rollup's id before; NULL: none. */
+static PlansSlot *last = NULL;
+
 static List *garbage = NIL;
 
 static bool
@@ -83,6 +87,7 @@ free_garbage(XactEvent event, void *arg)
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
 		event != XACT_EVENT_PREPARE)
 		return;
+	last = NULL;
 	hash_seq_init(&status, slots);
 	while ((slot = hash_seq_search(&status)) != NULL)
 	{
@@ -177,11 +182,14 @@ dr_plans_of_id(int32 id)
 	PlansSlot  *slot;
 	DrRollup   *rollup;
 
+	if (last != NULL && last->valid && last->plans->rollup->id == id)
+		return last->plans;
 	hash_seq_init(&status, slots);
 	while ((slot = hash_seq_search(&status)) != NULL)
 		if (slot->valid && slot->plans->rollup->id == id)
 		{
 			hash_seq_term(&status);
+			last = slot;
 			return slot->plans;
 		}
 	rollup = dr_catalog_find_id(id);

@@ -21,6 +21,9 @@
 
 static HTAB *watermarks = NULL;
 
+/* The one that was asked for before; NULL: none. */
+static DrWatermark *last = NULL;
+
 /* Is there an entry that is not valid? */
 static bool stale = false;
 
@@ -55,6 +58,7 @@ remove_stale(XactEvent event, void *arg)
 	if (!stale || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT &&
 				   event != XACT_EVENT_PREPARE))
 		return;
+	last = NULL;
 	hash_seq_init(&status, watermarks);
 	while ((entry = hash_seq_search(&status)) != NULL)
 		if (!entry->valid)
@@ -87,10 +91,13 @@ const DrWatermark *
 dr_watermark_of(Oid live)
 {
 	bool		found;
-	DrWatermark *entry = hash_search(watermarks, &live, HASH_ENTER, &found);
+	DrWatermark *entry;
 	uint64		before;
 	DrRollup   *rollup;
 
+	if (last != NULL && last->live == live && last->valid)
+		return last;
+	last = entry = hash_search(watermarks, &live, HASH_ENTER, &found);
 	if (found && entry->valid)
 		return entry;
 
