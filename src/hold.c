@@ -157,6 +157,8 @@ utility(PlannedStmt *statement, const char *query, bool read_only, ProcessUtilit
 		ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest,
 		QueryCompletion *completion)
 {
+	/* (after a ROLLBACK it may have been freed) */
+	bool		reassigns = IsA(statement->utilityStmt, ReassignOwnedStmt);
 	bool		prepared = IsA(statement->utilityStmt, TransactionStmt) &&
 		((TransactionStmt *) statement->utilityStmt)->kind == TRANS_STMT_COMMIT_PREPARED;
 
@@ -175,7 +177,7 @@ utility(PlannedStmt *statement, const char *query, bool read_only, ProcessUtilit
 		standard_ProcessUtility(statement, query, read_only, context, params, environment, dest,
 								completion);
 
-	if (IsA(statement->utilityStmt, ReassignOwnedStmt))
+	if (reassigns)
 		dr_owner_follow_reassigned();
 
 	/* what a prepared transaction has changed, nobody was told at its commit */
