@@ -28,6 +28,7 @@
 #include "guard.h"
 #include "guc.h"
 #include "identity.h"
+#include "locks.h"
 #include "offer.h"
 #include "phrase.h"
 #include "plans.h"
@@ -362,6 +363,22 @@ dr_fold_batch(DrBatch *batch)
 	plans->uses--;
 }
 
+/* Bring the keys that are locked to what the source gives, and take their marks. */
+static void
+flush_keys(DrPlans *plans)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SPIPlanPtr	plan;
+
+	dr_locks_know_partitions(plans->rollup->source);
+	plan = SPI_prepare(dr_folding_flush(plans->def, plans->rollup), 0, NULL);
+	if (plan == NULL ||
+		SPI_execute_snapshot(plan, NULL, NULL, snapshot, InvalidSnapshot, false, true, 0) < 0)
+		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(plans->live));
+	SPI_freeplan(plan);
+	UnregisterSnapshot(snapshot);
+}
+
 /*
  * Recompute live's marked keys instead; returns their number.  Each is locked
  * first, and computed under a newer snapshot, so that a writer who folds
@@ -386,9 +403,8 @@ dr_fold_batch_marked(Oid live)
 		SPI_execute(dr_folding_lock_marked(plans->def, plans->rollup), false, 0) < 0)
 		elog(ERROR, "could not lock keys of \"%s\"", dr_catalog_name(live));
 	DR_WAITPOINT("flush-locked");
-	if (count > 0 &&
-		SPI_execute(dr_folding_flush(plans->def, plans->rollup), false, 0) < 0)
-		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(live));
+	if (count > 0)
+		flush_keys(plans);
 	DR_WAITPOINT("flush-recomputed");
 	tuplestore_end(keys);
 	dr_guard_end();

@@ -18,7 +18,8 @@
  *		there are marks, so it has none from before.
  *
  * Marks and source are read by one snapshot: a row is seen exactly where its
- * mark is.  Of keys of which all that is not so, each is recomputed.
+ * mark is.  It is older than the plans, so a partition that comes while they are made
+ * has its marks left.  Of keys of which all that is not so, each is recomputed.
  *
  * The caller works as the rollup's owner, is connected to SPI, and may write to
  * the table.
@@ -38,6 +39,7 @@
 #include "duplicates.h"
 #include "folding.h"
 #include "guc.h"
+#include "locks.h"
 #include "objects.h"
 #include "plans.h"
 #include "query.h"
@@ -61,6 +63,20 @@ typedef struct Heal
 	int64		nadded;
 	Tuplestorestate *waiting;	/* keys that are to be recomputed */
 } Heal;
+
+static void
+begin_reading(Heal *heal)
+{
+	CommandCounterIncrement();
+	heal->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	dr_locks_know_partitions(heal->rollup->source);
+}
+
+static void
+end_reading(Heal *heal)
+{
+	UnregisterSnapshot(heal->snapshot);
+}
 
 /* ------------------------------------------------------------------ by parts */
 
@@ -214,14 +230,13 @@ heal_by_parts(Heal *heal, uint64 *nkeys)
 
 /* Recompute each marked key, by one statement; returns the number of keys. */
 static uint64
-recompute(const Heal *heal)
+recompute(Heal *heal)
 {
 	char	   *sql = dr_query_recompute(heal->def, heal->rollup, heal->table, heal->dirties, "$1");
-	Oid			type = heal->types[1];
-	Datum		boundary = heal->boundary;
 
-	if (SPI_execute_with_args(sql, 1, &type, &boundary, NULL, false, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", sql);
+	begin_reading(heal);
+	write_rows(heal, sql, 1, &heal->types[1], &heal->boundary);
+	end_reading(heal);
 	return result(1);
 }
 
@@ -242,17 +257,14 @@ can_merge(const DrDefinition *def, Oid table)
 		dr_folding_takes_any(def, table);
 }
 
-/*
- * Bring the table's rows of the marked keys, of marks of that kind, to what the
- * source gives them before "boundary", a value of the time column's type.
- * Returns the number of keys.
- */
-uint64
-dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, char dirties,
-					Datum boundary)
+static Heal
+make_heal(const DrRollup *rollup, const DrDefinition *def, Oid table, char dirties,
+		  Datum boundary)
 {
 	Oid			time = dr_boundary_type(def->time_kind);
-	Heal		heal = {
+
+	return (Heal)
+	{
 		.rollup = rollup,
 		.def = def,
 		.table = table,
@@ -262,19 +274,41 @@ dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, 
 		.types = {INT8OID, time, time},
 		.values = {Int64GetDatum(rollup->epoch)}
 	};
+}
+
+/*
+ * Bring the table's rows of the marked keys, of marks of that kind, to what the
+ * source gives them before "boundary", a value of the time column's type.
+ * Returns the number of keys.
+ */
+uint64
+dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table, char dirties,
+					Datum boundary)
+{
+	Heal		heal = make_heal(rollup, def, table, dirties, boundary);
 	uint64		keys = 0;
 	bool		done = false;
 
 	if (!can_merge(def, table))
 		return recompute(&heal);
 
-	CommandCounterIncrement();
-	heal.snapshot = RegisterSnapshot(GetLatestSnapshot());
+	begin_reading(&heal);
 	PushActiveSnapshot(heal.snapshot);
 	heal.nadded = count_added(&heal);
 	if (heal.nadded > 0)
 		done = heal_by_parts(&heal, &keys);
 	PopActiveSnapshot();
-	UnregisterSnapshot(heal.snapshot);
+	end_reading(&heal);
 	return done ? keys : recompute(&heal);
+}
+
+/* The same of a table that is not the one whose epoch the marks know: each of the
+ * keys is recomputed. */
+void
+dr_heal_recompute(const DrRollup *rollup, const DrDefinition *def, Oid table, char dirties,
+				  Datum boundary)
+{
+	Heal		heal = make_heal(rollup, def, table, dirties, boundary);
+
+	(void) recompute(&heal);
 }

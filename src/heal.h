@@ -13,5 +13,7 @@
 
 extern uint64 dr_heal_marked_keys(const DrRollup *rollup, const DrDefinition *def, Oid table,
 								  char dirties, Datum boundary);
+extern void dr_heal_recompute(const DrRollup *rollup, const DrDefinition *def, Oid table,
+							  char dirties, Datum boundary);
 
 #endif							/* DR_HEAL_H */

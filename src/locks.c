@@ -18,6 +18,8 @@
 #include "locks.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
@@ -30,9 +32,13 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/utility.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
+#include "utils/snapmgr.h"
 
 #include "compat.h"
 #include "patience.h"
@@ -288,6 +294,62 @@ dr_locks_wait_for_writers(Oid source, const char *name)
 
 	foreach(cell, relations)
 		wait_for_writers_of(lfirst_oid(cell), name, &patience);
+}
+
+/* Wait until the transactions that have brought partitions of the parent, of which
+ * the snapshot knows, are over.  Adds those that have partitions themselves. */
+static List *
+wait_for_partitions(Relation pg_inherits, Oid parent, Snapshot snapshot, List *parents)
+{
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhparent, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(parent));
+	scan = systable_beginscan(pg_inherits, InheritsParentIndexId, true, snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		TransactionId xid = HeapTupleHeaderGetXmin(tuple->t_data);
+		Oid			child = ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid;
+
+		if (TransactionIdIsNormal(xid) && !TransactionIdIsCurrentTransactionId(xid))
+			XactLockTableWait(xid, NULL, NULL, XLTW_None);
+		if (get_rel_relkind(child) == RELKIND_PARTITIONED_TABLE)
+			parents = lappend_oid(parents, child);
+	}
+	systable_endscan(scan);
+	return parents;
+}
+
+/*
+ * Plans that are made from now on read each partition of which a snapshot that was
+ * taken before knows.
+ *
+ * A plan reads those that its session knew when the planning began, and may have
+ * waited for locks since.  So who takes marks, and then reads the source for them,
+ * does it by a snapshot that he had before: by a later one he would see the mark of
+ * rows in a partition that came meanwhile, and not the rows.  And a transaction is
+ * seen to have committed a moment before others are told what it has changed; its
+ * own lock lasts beyond that.
+ */
+void
+dr_locks_know_partitions(Oid source)
+{
+	List	   *parents = list_make1_oid(source);
+	Snapshot	snapshot;
+	Relation	pg_inherits;
+	ListCell   *cell;
+
+	if (get_rel_relkind(source) != RELKIND_PARTITIONED_TABLE)
+		return;
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	pg_inherits = table_open(InheritsRelationId, AccessShareLock);
+	foreach(cell, parents)
+		parents = wait_for_partitions(pg_inherits, lfirst_oid(cell), snapshot, parents);
+	table_close(pg_inherits, AccessShareLock);
+	UnregisterSnapshot(snapshot);
+	AcceptInvalidationMessages();
 }
 
 /*

@@ -31,6 +31,7 @@ extern void dr_locks_refresh_undone(Oid definition);
 extern bool dr_locks_refresh_taken(Oid definition);
 extern void dr_locks_wait_for_writers(Oid source, const char *name);
 extern void dr_locks_source(Oid source, const char *name);
+extern void dr_locks_know_partitions(Oid source);
 extern int	dr_locks_limit_waits(void);
 extern void dr_locks_unlimit_waits(int level);
 extern void dr_locks_check_transaction(const char *function);

@@ -36,6 +36,7 @@
 #include "definition.h"
 #include "fold.h"
 #include "guard.h"
+#include "heal.h"
 #include "identity.h"
 #include "late.h"
 #include "locks.h"
@@ -62,19 +63,13 @@ run(const DrRollup *rollup, const char *sql)
 static void
 recompute_in_shadow(const DrRollup *rollup, const DrDefinition *def)
 {
-	Oid			types[1] = {dr_boundary_type(def->time_kind)};
-	Datum		values[1] = {
-		dr_boundary_datum(def->time_kind, dr_boundary_zone(rollup->time_zone),
-						  rollup->shadow_watermark)
-	};
+	Datum		boundary = dr_boundary_datum(def->time_kind, dr_boundary_zone(rollup->time_zone),
+											 rollup->shadow_watermark);
 	DrIdentity	before;
 
 	dr_identity_enter_sql(rollup->owner, &before);
 	dr_guard_let(rollup, rollup->shadow);
-	if (SPI_execute_with_args(dr_query_recompute(def, rollup, rollup->shadow,
-												 DR_DIRTIES_DAILY, "$1"),
-							  1, types, values, NULL, false, 0) < 0)
-		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(rollup->live));
+	dr_heal_recompute(rollup, def, rollup->shadow, DR_DIRTIES_DAILY, boundary);
 	dr_guard_end();
 	dr_identity_leave_sql(&before);
 }

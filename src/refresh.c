@@ -332,6 +332,7 @@ seed(Refresh *refresh)
 		SPI_execute(dr_query_forget_marks(refresh->rollup, taken_marks(refresh)),
 					false, 0) != SPI_OK_DELETE)
 		elog(ERROR, "could not take the marks of rollup \"%s\"", refresh->name);
+	dr_locks_know_partitions(refresh->rollup->source);
 	window.has_lower = false;
 	DR_WAITPOINT("seed-marks-taken");
 	refresh->run.folded_keys = dr_merge_seed(refresh->rollup, refresh->def, refresh->table,

@@ -320,6 +320,7 @@ recompute(const DrRollup *rollup)
 	dr_identity_enter_sql(rollup->owner, &before);
 	dr_guard_let(rollup, rollup->live);
 	run(rollup, def, dr_query_forget_marks(rollup, DR_DIRTIES_LIVE), false, 0);
+	dr_locks_know_partitions(rollup->source);
 	(void) dr_merge_seed(rollup, def, rollup->live, &all);
 	dr_guard_end();
 	dr_identity_leave_sql(&before);
