@@ -27,8 +27,8 @@
 #include "folding.h"
 #include "guard.h"
 
-/* Of this transaction, in its memory; the level that is under way has the last
- * ones, so that they are found at once, however many levels there are. */
+/* Of this transaction, in its memory, in the order of levels; that which is under way
+ * has the last ones, so that they are found at once, however many there are. */
 static List *batches = NIL;
 
 /* Some have been folded. */
@@ -95,11 +95,10 @@ batch_of(const DrPlans *plans, bool backfill)
 	MemoryContext before;
 	DrBatch    *batch;
 
-	for (int i = 0; i < list_length(batches); i++)
+	for (int i = 0; i < list_length(batches) && nth_last(i)->level == level; i++)
 	{
 		batch = nth_last(i);
 		if (batch->live == plans->live && batch->rollup == plans->rollup->id &&
-			batch->level == level &&
 			batch->backfill == backfill && batch->folded_in == InvalidSubTransactionId)
 			return batch;
 	}
@@ -169,20 +168,19 @@ dr_batch_end(DrBatch *batch)
 	MemoryContextDelete(batch->context);
 }
 
-/* One that could be joined with it, if both fit. */
+/* One of its level that could be joined with it, if both fit. */
 static DrBatch *
-find_alike(const DrBatch *batch, SubTransactionId level)
+find_alike(const DrBatch *batch)
 {
 	if (batch->rows.store != NULL)
 		return NULL;
-	for (int i = 0; i < list_length(batches) && nth_last(i)->level >= level; i++)
+	for (int i = 0; i < list_length(batches) && nth_last(i)->level == batch->level; i++)
 	{
 		DrBatch    *other = nth_last(i);
 
 		if (other != batch && other->rows.store == NULL &&
 			other->live == batch->live && other->rollup == batch->rollup &&
-			other->level == level && other->backfill == batch->backfill &&
-			other->folded_in == batch->folded_in)
+			other->backfill == batch->backfill && other->folded_in == batch->folded_in)
 			return other;
 	}
 	return NULL;
@@ -206,16 +204,6 @@ join(DrBatch *one, DrBatch *other)
 	dr_batch_end(less);
 }
 
-/* (Behind those of a level are none of its parents'.) */
-static DrBatch *
-find_of_level(SubTransactionId level, SubTransactionId parent)
-{
-	for (int i = 0; i < list_length(batches) && nth_last(i)->level >= parent; i++)
-		if (nth_last(i)->level == level)
-			return nth_last(i);
-	return NULL;
-}
-
 /* What it has folded, its parent has folded. */
 static void
 fold_committed(SubTransactionId mine, SubTransactionId parent)
@@ -237,22 +225,23 @@ fold_committed(SubTransactionId mine, SubTransactionId parent)
 	}
 }
 
-/* Its batches become the parent's.  Nothing is allocated in the memory of the
- * subtransaction, which the server would then keep. */
+/* Its batches, the last ones, become the parent's.  Nothing is allocated in the memory
+ * of the subtransaction, which the server would then keep. */
 static void
 level_committed(SubTransactionId mine, SubTransactionId parent)
 {
-	DrBatch    *batch;
+	int			n = 0;
 
 	if (any_folded)
 		fold_committed(mine, parent);
-	while ((batch = find_of_level(mine, parent)) != NULL)
+	for (; n < list_length(batches) && nth_last(n)->level == mine; n++)
+		nth_last(n)->level = parent;
+	while (n-- > 0)
 	{
-		DrBatch    *alike = find_alike(batch, parent);
+		DrBatch    *alike = find_alike(nth_last(n));
 
-		batch->level = parent;
 		if (alike != NULL)
-			join(batch, alike);
+			join(nth_last(n), alike);
 	}
 }
 
@@ -261,17 +250,19 @@ level_aborted(SubTransactionId mine)
 {
 	ListCell   *cell;
 
+	while (batches != NIL && nth_last(0)->level == mine)
+	{
+		dr_batch_end(nth_last(0));
+		batches = list_delete_last(batches);
+	}
+	if (!any_folded)
+		return;
 	foreach(cell, batches)
 	{
 		DrBatch    *batch = lfirst(cell);
 
 		if (batch->folded_in == mine)
 			batch->folded_in = InvalidSubTransactionId;
-		if (batch->level == mine)
-		{
-			batches = foreach_delete_current(batches, cell);
-			dr_batch_end(batch);
-		}
 	}
 }
 
