@@ -1,5 +1,6 @@
 # pg_dump and pg_restore: rollups in each state, with late and backfilled keys
-# that wait, come back as they were, without an error, and go on.
+# that wait, come back as they were, without an error, and go on.  So do those of a
+# database that is copied, renamed and moved.
 #
 # Fails when a command on one partition makes the triggers of every rollup there
 # (relation_made in ddl.c), when a table of the extension or a sequence is no
@@ -41,6 +42,15 @@ for my $how (sort keys %restore)
 	is(DrDump::look($node, $database), $before, "$how: all is as it was");
 	DrDump::go_on($node, $database, $how);
 }
+
+# a copy, which leaves the first one alone
+$node->safe_psql('postgres', 'CREATE DATABASE copied TEMPLATE first');
+is(DrDump::look($node, 'copied'), $before, 'copied: all is as it was');
+$node->safe_psql('postgres', "SET allow_in_place_tablespaces = on;\nCREATE TABLESPACE elsewhere LOCATION '';");
+$node->safe_psql('postgres', $_) for 'ALTER DATABASE copied SET TABLESPACE elsewhere', 'ALTER DATABASE copied RENAME TO moved';
+is(DrDump::look($node, 'moved'), $before, 'moved: all is as it was');
+DrDump::go_on($node, 'moved', 'moved');
+is(DrDump::look($node, 'first'), $before, 'the first one is as it was');
 
 # once more, from what was restored
 $node->safe_psql('postgres', 'CREATE DATABASE again; CREATE DATABASE and_again');
