@@ -196,7 +196,7 @@ sub for_this_one
 	my %part = (daily => $daily, marks => $marks, events => $events, definition => $definition, unique => $unique, trigger => $trigger);
 
 	$command =~ s/\{(\w+)\}/$part{$1}/ge;
-	return $command =~ /(?:TABLE|USING|CONSTRAINT|TRIGGER)\s*(?:$|TO\b|CASCADE)/ ? undef : $command;
+	return $command =~ /(?:TABLE|FULL|USING|CONSTRAINT|TRIGGER)\s*(?:$|TO\b|CASCADE)/ ? undef : $command;
 }
 
 # What nobody may be told.  A DROP, or REASSIGN OWNED, locks a table first and then
