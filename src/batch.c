@@ -21,7 +21,6 @@
 #include "access/detoast.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "folding.h"

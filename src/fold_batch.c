@@ -368,14 +368,9 @@ static void
 flush_keys(DrPlans *plans)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SPIPlanPtr	plan;
 
 	dr_locks_know_partitions(plans->rollup->source);
-	plan = SPI_prepare(dr_folding_flush(plans->def, plans->rollup), 0, NULL);
-	if (plan == NULL ||
-		SPI_execute_snapshot(plan, NULL, NULL, snapshot, InvalidSnapshot, false, true, 0) < 0)
-		elog(ERROR, "could not recompute keys of \"%s\"", dr_catalog_name(plans->live));
-	SPI_freeplan(plan);
+	dr_plans_run(dr_folding_flush(plans->def, plans->rollup), snapshot, 0, NULL, NULL, NULL);
 	UnregisterSnapshot(snapshot);
 }
 

@@ -27,7 +27,6 @@
 #include "access/tupdesc.h"
 #include "catalog/pg_type.h"
 #include "executor/nodeHash.h"
-#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 

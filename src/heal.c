@@ -106,13 +106,7 @@ read_rows(const Heal *heal, const char *sql, int nparams, Tuplestorestate *rows)
 static void
 write_rows(const Heal *heal, const char *sql, int nparams, Oid *types, Datum *values)
 {
-	SPIPlanPtr	plan = SPI_prepare(sql, nparams, types);
-
-	if (plan == NULL ||
-		SPI_execute_snapshot(plan, values, NULL, heal->snapshot, InvalidSnapshot,
-							 false, true, 0) < 0)
-		elog(ERROR, "could not execute \"%s\"", sql);
-	SPI_freeplan(plan);
+	dr_plans_run(sql, heal->snapshot, nparams, types, values, NULL);
 }
 
 static int64

@@ -208,6 +208,22 @@ dr_plans_prepare(const char *sql, int n, Oid *types, int options)
 	return plan;
 }
 
+/*
+ * Run a statement once, by a snapshot that is older than its plan; "nulls" as SPI
+ * takes them.  (SPI fails by its result only where it is called in a wrong way.)
+ */
+void
+dr_plans_run(const char *sql, Snapshot snapshot, int n, Oid *types, Datum *values,
+			 const char *nulls)
+{
+	SPIPlanPtr	plan = SPI_prepare(sql, n, types);
+
+	if (plan == NULL ||
+		SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, false, true, 0) < 0)
+		elog(ERROR, "could not execute \"%s\"", sql);
+	SPI_freeplan(plan);
+}
+
 /* Let the statements of this connection to SPI read the rows under that name. */
 void
 dr_plans_register(const char *name, TupleDesc desc, Tuplestorestate *rows, int64 count)

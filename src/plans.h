@@ -57,5 +57,7 @@ extern DrPlans *dr_plans_of_id(int32 id);
 extern void dr_plans_register(const char *name, TupleDesc desc, Tuplestorestate *rows,
 							  int64 count);
 extern SPIPlanPtr dr_plans_prepare(const char *sql, int n, Oid *types, int options);
+extern void dr_plans_run(const char *sql, Snapshot snapshot, int n, Oid *types, Datum *values,
+						 const char *nulls);
 
 #endif							/* DR_PLANS_H */
