@@ -361,6 +361,7 @@ dr_definition_parse(const char *query_text, const char *time_column,
 
 	describe(def, query, NULL);
 	dr_source_describe_dedup(def, dedup_by, dedup_order);
+	dr_expression_check_equalities(def);
 	return def;
 }
 

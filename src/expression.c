@@ -16,6 +16,7 @@
 
 #include "access/htup_details.h"
 #include "access/sysattr.h"
+#include "access/transam.h"
 #include "catalog/heap.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
@@ -247,6 +248,48 @@ dr_expression_check_ordered(Oid type, const char *place)
 						place, format_type_be(type)),
 				 errdetail("Keys and measures are compared, and there is no default btree operator class for the type."),
 				 errhint("Cast it to a type that has one.")));
+}
+
+static void
+check_equality(Oid type, Oid collation, const char *place)
+{
+	Oid			base = getBaseType(type);
+
+	if (!OidIsValid(collation) || get_collation_isdeterministic(collation) ||
+		base < FirstNormalObjectId || get_typtype(base) != TYPTYPE_BASE ||
+		OidIsValid(get_element_type(base)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s is of type %s with nondeterministic collation \"%s\"",
+					place, format_type_be(type), get_collation_name(collation)),
+			 errdetail("The order of an extension's type may take values for equal that its = tells apart."),
+			 errhint("Cast it to text, or use a deterministic collation.")));
+}
+
+/*
+ * Raises an error where a key, or a column that tells events apart, is of an
+ * extension's type with a nondeterministic collation: the server's types heed it
+ * in every operator, such a type may do so in its order alone.  citext does:
+ * values that are one to a unique index are two to its =, and an INSERT ... ON
+ * CONFLICT tries for ever.
+ */
+void
+dr_expression_check_equalities(const DrDefinition *def)
+{
+	for (int i = 0; i < def->nkeys; i++)
+	{
+		const DrColumn *key = &def->columns[def->keys[i]];
+
+		check_equality(key->type, key->collation, psprintf("key \"%s\"", key->name));
+	}
+	for (int i = 0; i < def->ndedup; i++)
+	{
+		const DrEventColumn *event = &def->events[def->dedup_by[i]];
+
+		check_equality(event->type, event->collation,
+					   psprintf("column \"%s\" in dedup_by", event->source_name));
+	}
 }
 
 /* Raises an error unless a column of a table can hold the values, and compare. */

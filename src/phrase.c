@@ -354,7 +354,8 @@ append_bound(StringInfo buf, const char **before, const char *time, const char *
 	*before = " AND";
 }
 
-/* The source, its rows within the bounds; none without a time. */
+/* The source, its rows within the bounds; none without a time.  (A floor comes with a
+ * lower bound.) */
 static void
 append_source(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 {
@@ -363,7 +364,7 @@ append_source(StringInfo buf, const DrDefinition *def, const DrScope *scope)
 
 	appendStringInfo(buf, " FROM %s%s s ", def->partitioned ? "" : "ONLY ",
 					 dr_phrase_relation(scope->relation));
-	if (!scope->floor && !scope->lower && !scope->upper)
+	if (!scope->lower && !scope->upper)
 		appendStringInfo(buf, "%s %s IS NOT NULL", before, time);
 	append_bound(buf, &before, time, ">=", scope->floor);
 	append_bound(buf, &before, time, ">=", scope->lower);

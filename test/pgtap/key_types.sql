@@ -44,12 +44,34 @@ INSERT INTO kinds (type, vals) VALUES
   ('code', '{a,A}'), ('amount', '{1,1.5}'), ('codes', '{"{a}","{a,b}"}'), ('stay', '{"[2026-01-01,2026-01-05)",empty}'),
   ('regclass', '{pg_class,pg_type}'), ('regtype', '{text,int}'), ('regproc', '{now}');
 
+-- of contrib what is there
+CREATE FUNCTION contrib(extension name, type text, vals text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_available_extensions WHERE name = extension) THEN
+    EXECUTE format('CREATE EXTENSION IF NOT EXISTS %I SCHEMA public', extension);
+    INSERT INTO kinds (type, vals) VALUES (type, vals);
+  END IF;
+END $$;
+SELECT count(contrib(e, t, v::text[])) FROM (VALUES
+  ('citext', 'citext', '{a,A,b,B,""}'), ('hstore', 'hstore', '{"a=>1","b=>1, a=>1","a=>1, b=>1",""}'), ('ltree', 'ltree', '{a.b,a,A,""}'),
+  ('cube', 'cube', '{"(1,2)","(1),(2)","(1.0, 2)","(0),(0)"}'), ('seg', 'seg', '{"1.0 .. 2.0","1 .. 2","1.00","~1","1"}'), ('isn', 'isbn', '{0-393-04002-X,0-393-04003-8}'), ('isn', 'isbn13', '{978-0-393-04002-9}'), ('isn', 'ismn', '{M-2306-7118-7}'), ('isn', 'ismn13', '{979-0-2306-7118-7}'), ('isn', 'issn', '{1436-4522}'), ('isn', 'issn13', '{977-1436-45200-8}'), ('isn', 'upc', '{220356483481}'), ('isn', 'ean13', '{978-0-393-04002-9,979-0-060-11561-5}')) x(e, t, v);
+
 -- nothing that the server can order is left out
 SELECT is_empty($$SELECT c.opcintype::regtype FROM pg_opclass c JOIN pg_am m ON m.oid = c.opcmethod
   WHERE m.amname = 'btree' AND c.opcdefault AND c.opcintype <> 'record'::regtype
   AND NOT EXISTS (SELECT FROM kinds k, LATERAL (SELECT to_regtype(split_part(k.type, ' COLLATE', 1)) AS t) x JOIN pg_type t ON t.oid = x.t
                   WHERE c.opcintype = t.oid OR CASE t.typtype WHEN 'e' THEN 'anyenum' WHEN 'r' THEN 'anyrange' WHEN 'm' THEN 'anymultirange' ELSE CASE WHEN t.typcategory = 'A' THEN 'anyarray' END END::regtype = c.opcintype)$$,
   'each type with an order is a key here');
+
+-- citext orders by the collation, and compares without it
+SELECT to_regtype('citext') IS NOT NULL AND :'icu' AS citext \gset
+\if :citext
+CREATE TABLE folded (k citext COLLATE loose, t timestamptz NOT NULL);
+SELECT throws_ok($$SELECT rollup_create('kt.l', 'SELECT k, count(*) AS n FROM kt.folded GROUP BY k', 't')$$, '0A000', 'key "k" is of type citext with nondeterministic collation "loose"', 'a type that does not heed its collation');
+SELECT throws_ok($$SELECT rollup_create('kt.l', 'SELECT t, count(*) AS n FROM kt.folded GROUP BY t', 't', dedup_by => '{t,k}')$$, '0A000', 'column "k" in dedup_by is of type citext with nondeterministic collation "loose"', 'nor does it tell events apart');
+SELECT lives_ok($$SELECT rollup_create('kt.l', 'SELECT k::text AS k, count(*) AS n FROM kt.folded GROUP BY 1', 't')$$, 'as text it is');
+SELECT rollup_drop('kt.l', true);
+\endif
 
 -- What the rollup of kind i shall be before that day (NULL: the whole).
 CREATE FUNCTION oracle(i int, before text DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
